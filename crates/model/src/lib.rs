@@ -1,0 +1,19 @@
+//! The words of Cacheboy: what every other room talks about.
+//!
+//! Owns the small value types that cross room boundaries, each with the one way to parse and print
+//! it. Pure: no I/O, no clock, no randomness of its own.
+//!
+//! Reading order: [`name`] (what things are called), [`place`] (where a client is), [`quantity`]
+//! (how much, how fast), [`state`] (what is known of a node), [`time`] (now and dice).
+
+pub mod name;
+pub mod place;
+pub mod quantity;
+pub mod state;
+pub mod time;
+
+pub use name::{HostName, Name};
+pub use place::{Asn, Continent, CountryCode, Family, Location};
+pub use quantity::{ByteCount, Rate};
+pub use state::{NodeState, State};
+pub use time::{Dice, Now};

@@ -1,0 +1,17 @@
+//! The admin map that people edit and the node map that health publishes.
+//!
+//! Flow: TOML files -> [`admin::load`] -> [`AdminMap`] -> (health adds states and a generation) ->
+//! [`NodeMap`] -> JSON -> every DNS node and edge.
+//!
+//! Pure: takes text, gives values and [`Finding`]s; knows nothing of sockets or clocks.
+
+pub mod admin;
+pub mod finding;
+pub mod published;
+pub mod toml_read;
+
+pub use admin::{
+    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone,
+};
+pub use finding::Finding;
+pub use published::{NodeMap, NodeStates};
