@@ -1,1 +1,21 @@
-//! (under construction)
+//! What every shell needs and none should make for itself.
+//!
+//! In the order a process meets them: [`log`], [`clock`] (the only reader of clocks and entropy),
+//! [`shutdown`], [`context`] (what a role is handed at start), [`listen`], [`file`] (whole files or
+//! nothing), [`metrics`] (one table of all metrics), [`admin`] (`/metrics`, `/status`), [`client`]
+//! (one bounded HTTP request) and [`follow`] (the node map: last good file, then a long poll).
+
+pub mod admin;
+pub mod client;
+pub mod clock;
+pub mod context;
+pub mod file;
+pub mod follow;
+pub mod listen;
+pub mod log;
+pub mod metrics;
+pub mod shutdown;
+
+pub use context::Context;
+pub use metrics::Metrics;
+pub use shutdown::Shutdown;

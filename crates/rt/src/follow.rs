@@ -1,0 +1,251 @@
+//! Following the node map: the last good file at once, then the publisher by long poll.
+//!
+//! Invariants (H2): a reader never goes back to an older generation, refuses one more than a day
+//! ahead of its clock, keeps the last good map on disk and serves from it whatever happens to the
+//! publisher. A map that does not parse changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use model::Name;
+use nodemap::NodeMap;
+use tokio::sync::watch;
+
+use crate::client::{self, Get};
+use crate::metrics::host;
+use crate::{Context, Metrics, clock, file};
+
+/// Largest node map read, in bytes.
+pub const NODE_MAP_BYTES_MAX: usize = 64 << 20;
+/// Name of the reader, sent with each poll.
+pub const READER: HeaderName = HeaderName::from_static("cacheboy-reader");
+/// Generation the reader runs, sent with each poll.
+pub const GENERATION: HeaderName = HeaderName::from_static("cacheboy-generation");
+/// How far ahead of our clock a generation may be, milliseconds.
+pub const AHEAD_MS_MAX: u64 = 24 * 60 * 60 * 1000;
+
+/// How long the publisher may hold a poll.
+const WAIT_S: u64 = 30;
+/// Wait after a round in which no source answered.
+const RETRY: Duration = Duration::from_millis(500);
+/// How often a file is looked at.
+const FILE_POLL: Duration = Duration::from_millis(100);
+
+/// Where a node map comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A publisher's `/node-map`, polled.
+    Http(Uri),
+    /// A file that something else replaces atomically.
+    File(PathBuf),
+}
+
+/// `[follow]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FollowParams {
+    /// Sources, tried in order, from the first again after each failure of all.
+    pub node_map: Vec<Source>,
+}
+
+/// The node map as it changes: `None` until a first one is known.
+pub type Following = watch::Receiver<Option<Arc<NodeMap>>>;
+
+/// Starts to follow; the task ends with the context's shutdown.
+///
+/// The last good map is read before this returns, so that a role that starts while every publisher
+/// is away has it at once.
+pub fn start(params: FollowParams, context: &Context) -> Following {
+    let last_good = context.state_dir.join("node-map.last-good.json");
+    let first = load_last_good(&last_good);
+    let (sender, receiver) = watch::channel(first);
+    let mut follower = Follower {
+        name: context.name.clone(),
+        metrics: context.metrics.clone(),
+        last_good,
+        sender,
+        error_shown: String::new(),
+    };
+    follower.show_generation();
+    let shutdown = context.shutdown.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            () = follower.run(&params.node_map) => {}
+            () = shutdown.wait() => {}
+        }
+    });
+    receiver
+}
+
+fn load_last_good(path: &Path) -> Option<Arc<NodeMap>> {
+    let bytes = file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).ok()?;
+    match NodeMap::parse(&bytes) {
+        Ok(map) => {
+            tracing::info!(generation = map.generation, "node map from the last run");
+            Some(Arc::new(map))
+        }
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the last good node map is unreadable");
+            None
+        }
+    }
+}
+
+struct Follower {
+    name: Name,
+    metrics: Metrics,
+    last_good: PathBuf,
+    sender: watch::Sender<Option<Arc<NodeMap>>>,
+    /// The last error logged: the same one again and again is counted, not logged.
+    error_shown: String,
+}
+
+/// Why a poll brought nothing usable. The first word is the metric's label.
+#[derive(Debug, thiserror::Error)]
+enum PollError {
+    #[error("fetch")]
+    Fetch(#[source] client::GetError),
+    #[error("fetch")]
+    Read(#[source] std::io::Error),
+    #[error("status")]
+    Status(#[source] StatusError),
+    #[error("invalid")]
+    Invalid(#[source] nodemap::published::ParseError),
+    #[error("older")]
+    Older(#[source] GenerationError),
+    #[error("ahead")]
+    Ahead(#[source] GenerationError),
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the publisher answered {0}")]
+struct StatusError(StatusCode);
+
+#[derive(Debug, thiserror::Error)]
+#[error("offered generation {offered} is refused: {why}")]
+struct GenerationError {
+    offered: u64,
+    why: &'static str,
+}
+
+impl Follower {
+    async fn run(&mut self, sources: &[Source]) {
+        loop {
+            let mut answered = false;
+            for source in sources {
+                // A source that answers is asked again at once; the next one only when it fails.
+                while let Ok(()) = self.poll(source).await.map_err(|error| self.note(source, &error)) {
+                    answered = true;
+                }
+            }
+            if !answered {
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+
+    async fn poll(&mut self, source: &Source) -> Result<(), PollError> {
+        let bytes = match source {
+            Source::Http(url) => self.poll_http(url).await?,
+            Source::File(path) => self.poll_file(path).await?,
+        };
+        if let Some(bytes) = bytes {
+            self.accept(&bytes)?;
+        }
+        self.error_shown.clear();
+        let confirmed = self.metrics.gauge(&host::NODE_MAP_CONFIRMED, &[]);
+        confirmed.set(i64::try_from(clock::now().wall_s()).unwrap_or(i64::MAX));
+        Ok(())
+    }
+
+    fn generation(&self) -> u64 {
+        self.sender.borrow().as_ref().map_or(0, |map| map.generation)
+    }
+
+    async fn poll_http(&self, url: &Uri) -> Result<Option<Vec<u8>>, PollError> {
+        let generation = self.generation();
+        let mut headers = HeaderMap::new();
+        headers.insert(READER, value(self.name.as_str()));
+        headers.insert(GENERATION, value(&generation.to_string()));
+        headers.insert(header::IF_NONE_MATCH, value(&format!("\"{generation}\"")));
+        let separator = if url.query().is_some() { '&' } else { '?' };
+        let url = format!("{url}{separator}wait={WAIT_S}").parse().unwrap_or_else(|_| url.clone());
+        let ask = Get {
+            url,
+            connect_to: None,
+            headers,
+            timeout: Duration::from_secs(WAIT_S + 10),
+            body_bytes_max: NODE_MAP_BYTES_MAX,
+        };
+        let reply = client::get(ask).await.map_err(PollError::Fetch)?;
+        match reply.status {
+            StatusCode::OK => Ok(Some(reply.body.into())),
+            StatusCode::NOT_MODIFIED => Ok(None),
+            other => Err(PollError::Status(StatusError(other))),
+        }
+    }
+
+    async fn poll_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PollError> {
+        // The first look is immediate; afterwards a change shows within FILE_POLL.
+        if self.generation() != 0 {
+            tokio::time::sleep(FILE_POLL).await;
+        }
+        let bytes =
+            file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).map_err(PollError::Read)?;
+        Ok(Some(bytes))
+    }
+
+    /// Takes a newer map over, and puts it on disk before anybody acts on it.
+    fn accept(&mut self, bytes: &[u8]) -> Result<(), PollError> {
+        let map = NodeMap::parse(bytes).map_err(PollError::Invalid)?;
+        let (current, offered) = (self.generation(), map.generation);
+        if offered == current {
+            return Ok(());
+        }
+        if offered < current {
+            let why = "it is older than the one in use";
+            return Err(PollError::Older(GenerationError { offered, why }));
+        }
+        if offered > clock::now().wall_ms.saturating_add(AHEAD_MS_MAX) {
+            let why = "it is more than a day ahead of this host's clock: check both clocks";
+            return Err(PollError::Ahead(GenerationError { offered, why }));
+        }
+        if let Err(error) = file::write_atomic(&self.last_good, bytes) {
+            tracing::warn!(path = %self.last_good.display(), %error,
+                "cannot keep the node map for the next start");
+        }
+        tracing::info!(generation = offered, publisher = map.publisher, "new node map");
+        self.sender.send_replace(Some(Arc::new(map)));
+        self.show_generation();
+        Ok(())
+    }
+
+    fn show_generation(&self) {
+        let gauge = self.metrics.gauge(&host::NODE_MAP_GENERATION, &[]);
+        gauge.set(i64::try_from(self.generation()).unwrap_or(i64::MAX));
+    }
+
+    fn note(&mut self, source: &Source, error: &PollError) {
+        let reason = error.to_string();
+        self.metrics.counter(&host::NODE_MAP_ERRORS, &[&reason]).inc();
+        let mut chain = String::new();
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            if !chain.is_empty() {
+                chain.push_str(": ");
+            }
+            chain.push_str(&error.to_string());
+            cause = error.source();
+        }
+        let line = format!("{source:?} {reason} {chain}");
+        if self.error_shown != line {
+            tracing::warn!(?source, reason, error = chain, "node map poll failed, going on with the last good");
+            self.error_shown = line;
+        }
+    }
+}
+
+fn value(text: &str) -> HeaderValue {
+    HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
+}

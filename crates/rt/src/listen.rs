@@ -1,0 +1,136 @@
+//! Listening sockets, and errors that say what to do when one cannot be had.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::net::TcpListener;
+
+/// Connections the kernel keeps for us before `accept`.
+const BACKLOG: i32 = 4096;
+
+/// Why a socket could not be bound.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    /// Somebody else is there.
+    #[error(
+        "cannot listen on {protocol} {address}: address in use: stop what holds it \
+         (`ss -lnp | grep {port}` shows it) or choose another", port = .address.port()
+    )]
+    InUse {
+        /// The address.
+        address: SocketAddr,
+        /// `tcp` or `udp`.
+        protocol: &'static str,
+    },
+    /// Ports below 1024 need a capability.
+    #[error(
+        "cannot listen on {protocol} {address}: permission denied: give the process \
+         CAP_NET_BIND_SERVICE or choose a port above 1023"
+    )]
+    Denied {
+        /// The address.
+        address: SocketAddr,
+        /// `tcp` or `udp`.
+        protocol: &'static str,
+    },
+    /// The machine has no such address.
+    #[error(
+        "cannot listen on {protocol} {address}: this machine has no such address: add it to an \
+         interface or choose another"
+    )]
+    NoAddress {
+        /// The address.
+        address: SocketAddr,
+        /// `tcp` or `udp`.
+        protocol: &'static str,
+    },
+    /// Anything else.
+    #[error("cannot listen on {protocol} {address}: the kernel refused")]
+    Other {
+        /// The address.
+        address: SocketAddr,
+        /// `tcp` or `udp`.
+        protocol: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    fn new(protocol: &'static str, address: SocketAddr, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::InUse { address, protocol },
+            io::ErrorKind::PermissionDenied => Self::Denied { address, protocol },
+            io::ErrorKind::AddrNotAvailable => Self::NoAddress { address, protocol },
+            _ => Self::Other { address, protocol, source },
+        }
+    }
+}
+
+/// A TCP listener; must be called inside a tokio runtime.
+pub fn tcp(address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let listen = || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+        // Without it a restart would wait for old connections in TIME_WAIT.
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        TcpListener::from_std(socket.into())
+    };
+    listen().map_err(|source| ListenError::new("tcp", address, source))
+}
+
+/// `count` blocking UDP sockets that share `address` (SO_REUSEPORT), one for each thread.
+///
+/// A first socket is bound without sharing, so that an address that another process holds is an
+/// error rather than half of the queries.
+pub fn udp_shared(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>, ListenError> {
+    let bind = |address: SocketAddr, shared: bool| -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if shared {
+            socket.set_reuse_port(true)?;
+        }
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.bind(&address.into())?;
+        Ok(socket)
+    };
+    let all = || -> io::Result<Vec<UdpSocket>> {
+        let probe = bind(address, false)?;
+        // Port 0 asks for any port: the sockets must then share the one that was given.
+        let bound = probe.local_addr()?.as_socket().unwrap_or(address);
+        drop(probe);
+        (0..count).map(|_| bind(bound, true).map(UdpSocket::from)).collect()
+    };
+    all().map_err(|source| ListenError::new("udp", address, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_address_says_so() {
+        let first = tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = first.local_addr().unwrap();
+        let error = tcp(address).unwrap_err();
+        assert!(matches!(error, ListenError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains(&address.to_string()));
+        let elsewhere = tcp("203.0.113.1:0".parse().unwrap()).unwrap_err();
+        assert!(matches!(elsewhere, ListenError::NoAddress { .. }), "{elsewhere}");
+    }
+
+    #[test]
+    fn threads_share_a_udp_address_but_other_processes_do_not() {
+        let sockets = udp_shared("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let address = sockets[0].local_addr().unwrap();
+        assert_eq!(sockets[1].local_addr().unwrap(), address);
+        assert!(matches!(udp_shared(address, 1), Err(ListenError::InUse { .. })));
+    }
+}

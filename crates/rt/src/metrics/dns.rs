@@ -1,0 +1,4 @@
+//! Metrics of the dns role.
+
+super::metrics! {
+}

@@ -1,0 +1,4 @@
+//! Metrics of the edge role.
+
+super::metrics! {
+}

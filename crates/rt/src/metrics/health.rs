@@ -1,0 +1,4 @@
+//! Metrics of the health role.
+
+super::metrics! {
+}

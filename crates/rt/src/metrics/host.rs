@@ -1,0 +1,10 @@
+//! Metrics that every host has.
+
+super::metrics! {
+    NODE_MAP_GENERATION: Gauge "cacheboy_host_node_map_generation" []
+        "Generation of the node map in use (0: none yet).";
+    NODE_MAP_CONFIRMED: Gauge "cacheboy_host_node_map_confirmed_timestamp_seconds" []
+        "Unix time when a publisher last confirmed or sent the node map.";
+    NODE_MAP_ERRORS: Counter "cacheboy_host_node_map_errors_total" ["reason"]
+        "Node map polls that failed, by reason (fetch, status, invalid, older, ahead).";
+}

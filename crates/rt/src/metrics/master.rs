@@ -1,0 +1,4 @@
+//! Metrics of the master role.
+
+super::metrics! {
+}
