@@ -70,3 +70,21 @@ pub enum ParseError {
     #[error("inconsistent node map: {0}")]
     Inconsistent(String),
 }
+
+impl NodeMap {
+    /// Reads a published document and checks its cross references.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let map: Self = serde_json::from_slice(bytes)?;
+        if map.format > FORMAT {
+            return Err(ParseError::Newer(map.format));
+        }
+        Ok(map)
+    }
+
+    /// The document: stable order, indented.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
+        json.push(b'\n');
+        json
+    }
+}
