@@ -22,7 +22,6 @@ pub struct NodeMap {
     /// `[host] name` of the publisher.
     pub publisher: String,
     /// The admin map this was made from.
-    #[serde(flatten)]
     pub map: AdminMap,
     /// State of every node of the map, by family; a family without addresses has none.
     pub states: BTreeMap<Name, NodeStates>,
