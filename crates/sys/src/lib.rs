@@ -1,1 +1,17 @@
-//! (under construction)
+//! The system calls that need `unsafe`, each behind a safe function. The only crate of the house
+//! that may use `unsafe`; every block states why it is sound.
+//!
+//! - [`file`]: reading from the page cache without ever waiting for a disk.
+//! - [`datagram`]: receiving and sending UDP datagrams in batches.
+//! - [`socket`]: socket options that the standard library does not have.
+//! - [`limits`]: how many files this process may open.
+//!
+//! Knows nothing of HTTP, DNS or any runtime. Linux only.
+
+pub mod datagram;
+pub mod file;
+pub mod limits;
+pub mod socket;
+
+pub use datagram::{Batch, Datagram, Sent};
+pub use file::read_nowait;

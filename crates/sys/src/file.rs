@@ -1,0 +1,71 @@
+//! Reading files from the page cache only.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+/// Reads up to `buffer.len()` bytes at `offset` if that needs no disk (`preadv2(2)` with
+/// `RWF_NOWAIT`). Returns the number of bytes read, less than asked at the end of the file or
+/// where the page cache ends, 0 at or behind the end of the file.
+///
+/// # Errors
+/// [`io::ErrorKind::WouldBlock`] when the first byte is not in the page cache, or when the file
+/// system cannot tell: read it where waiting does no harm. Others as `preadv2(2)` has them.
+pub fn read_nowait(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+    let offset = libc::off_t::try_from(offset)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "file offset above 2^63"))?;
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    loop {
+        // SAFETY: `part` describes exactly `buffer`, which is borrowed mutably for the whole call;
+        // the kernel writes only there. The descriptor is open because `file` is borrowed.
+        let read = unsafe { libc::preadv2(file.as_raw_fd(), &part, 1, offset, libc::RWF_NOWAIT) };
+        if let Ok(read) = usize::try_from(read) {
+            return Ok(read);
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            // Some file systems know no RWF_NOWAIT: as good as "may block".
+            Some(libc::EOPNOTSUPP) => return Err(io::ErrorKind::WouldBlock.into()),
+            _ => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Freshly written bytes are in the page cache; a file system without RWF_NOWAIT may say
+    /// `WouldBlock`, but must never give wrong bytes.
+    fn read(file: &File, offset: u64, len: usize) -> Option<Vec<u8>> {
+        let mut buffer = vec![0xee; len];
+        match read_nowait(file, offset, &mut buffer) {
+            Ok(n) => Some(buffer[..n].to_vec()),
+            Err(e) => {
+                assert_eq!(e.kind(), io::ErrorKind::WouldBlock, "{e}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn reads_what_was_just_written_and_stops_at_the_end() {
+        let path = std::env::temp_dir().join(format!("sys-nowait-{}", std::process::id()));
+        let mut written = File::create(&path).unwrap();
+        written.write_all(b"0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        for (offset, len, want) in
+            [(0, 4, &b"0123"[..]), (8, 4, b"89"), (10, 4, b""), (99, 4, b""), (3, 0, b"")]
+        {
+            if let Some(got) = read(&file, offset, len) {
+                assert_eq!(got, want, "{offset}+{len}");
+            }
+        }
+        let far = read_nowait(&file, u64::MAX, &mut [0]).unwrap_err();
+        assert_eq!(far.kind(), io::ErrorKind::InvalidInput);
+    }
+}
