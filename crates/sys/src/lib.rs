@@ -1,6 +1,7 @@
 //! The system calls that need `unsafe`, each behind a safe function. The only crate of the house
 //! that may use `unsafe`; every block states why it is sound.
 //!
+//! - [`beneath`]: opening files of a tree without being led out of it.
 //! - [`file`]: reading from the page cache without ever waiting for a disk.
 //! - [`datagram`]: receiving and sending UDP datagrams in batches.
 //! - [`socket`]: socket options that the standard library does not have.
@@ -8,10 +9,12 @@
 //!
 //! Knows nothing of HTTP, DNS or any runtime. Linux only.
 
+pub mod beneath;
 pub mod datagram;
 pub mod file;
 pub mod limits;
 pub mod socket;
 
+pub use beneath::open_beneath;
 pub use datagram::{Batch, Datagram, Sent};
 pub use file::read_nowait;
