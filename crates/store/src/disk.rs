@@ -1,0 +1,43 @@
+//! The seam to the disk.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+/// One file of a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// File name without its folder.
+    pub name: String,
+    /// Bytes the file system has allocated for it.
+    pub allocated_bytes: u64,
+}
+
+/// What the store asks of a disk. Paths are relative to the folder the disk was made for. All
+/// calls block.
+pub trait Disk: Send + Sync {
+    /// Makes a folder; one that exists is fine.
+    fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes or empties a file and opens it for reading and writing.
+    fn create(&self, path: &Path) -> io::Result<File>;
+    /// Opens a file for reading.
+    fn open_read(&self, path: &Path) -> io::Result<File>;
+    /// Opens a file for reading and writing, keeping its content.
+    fn open_write(&self, path: &Path) -> io::Result<File>;
+    /// Reads at `offset`; 0 is the end of the file.
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`.
+    fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes the file `len` bytes long; new bytes are a hole.
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()>;
+    /// Makes the content of the file durable.
+    fn sync(&self, file: &File) -> io::Result<()>;
+    /// Makes the names in a folder durable.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Renames inside one folder, replacing what has the new name.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file's name.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// The files of a folder in any order; folders are left out.
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>>;
+}
