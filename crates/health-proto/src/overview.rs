@@ -1,0 +1,72 @@
+//! What `/status` shows of the checker.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use model::{Family, Name, State};
+use serde::Serialize;
+
+/// Everything a person wants to see at one glance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Overview {
+    /// Generation of the node map published last; 0 before the first.
+    pub generation: u64,
+    /// Unix time in milliseconds of its publishing.
+    pub published_ms: u64,
+    /// Every address fails at once: the checker may be the one that is cut off, and holds the
+    /// states until each address has failed often enough.
+    pub holding: bool,
+    /// Probes under way.
+    pub probes_in_flight: usize,
+    /// Node and family -> what is known.
+    pub nodes: BTreeMap<Name, BTreeMap<Family, FamilyView>>,
+    /// Who follows the node map.
+    pub readers: BTreeMap<Name, ReaderView>,
+}
+
+/// A node in one family.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FamilyView {
+    /// The state as published.
+    pub state: State,
+    /// The evidence that decided.
+    pub reason: String,
+    /// Unix time in milliseconds since when.
+    pub since_ms: u64,
+    /// What stands behind it, address by address.
+    pub addresses: Vec<AddressView>,
+}
+
+/// One address.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AddressView {
+    /// The address.
+    pub address: IpAddr,
+    /// Its own state.
+    pub state: State,
+    /// Passed probes in a row.
+    pub passes: u32,
+    /// Failed probes in a row.
+    pub fails: u32,
+    /// What the last probe brought.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_result: Option<String>,
+    /// How long ago that was, milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_probe_age_ms: Option<u64>,
+    /// When the next probe is due, milliseconds from now; 0 while one is under way.
+    pub next_probe_ms: u64,
+}
+
+/// A follower of the node map.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ReaderView {
+    /// The generation it runs.
+    pub generation: u64,
+    /// How long ago it polled, milliseconds.
+    pub last_poll_age_ms: u64,
+    /// Its generation is more than a day ahead of our clock, so it refuses what we publish: one of
+    /// the two clocks is wrong.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub ahead: bool,
+}
