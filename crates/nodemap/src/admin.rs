@@ -1,10 +1,25 @@
 //! The admin map: what people edit in `maps/*.toml`.
+//!
+//! [`load_dir`] or [`load`] (text in, no I/O) read a folder of files into one [`AdminMap`], or give
+//! all that is wrong with it; [`AdminMap::print`] writes one back; [`diff`] says what changed.
+//! `schema` has the keys, `check` the rules that hold between entries. What a map means for a
+//! client is none of this room's business: see `steer`.
+
+mod check;
+mod entries;
+mod load;
+mod master;
+pub mod schema;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use model::{Asn, Continent, CountryCode, Family, HostName, Name, Rate};
 use serde::{Deserialize, Serialize};
+
+pub(crate) use check::references;
+pub use entries::diff;
+pub use load::{FILE_BYTES_MAX, load, load_dir};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -195,7 +210,7 @@ impl From<AllDown> for String {
 }
 
 /// `[project.NAME.master.NAME]`: an origin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Master {
     /// `http://host[:port][/prefix]`; the prefix is put before every path.
     pub url: String,

@@ -5,10 +5,13 @@
 //!
 //! Pure: takes text, gives values and [`Finding`]s; knows nothing of sockets or clocks.
 
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+
 pub mod admin;
 pub mod finding;
 pub mod published;
 pub mod toml_read;
+mod words;
 
 pub use admin::{
     AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone,

@@ -1,11 +1,12 @@
 //! The node map: the admin map resolved with what is known of each node, as one JSON document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Family, Name, NodeState};
 use serde::{Deserialize, Serialize};
 
 use crate::AdminMap;
+use crate::admin::references;
 
 /// The document version this code writes and reads.
 pub const FORMAT: u32 = 1;
@@ -25,6 +26,84 @@ pub struct NodeMap {
     pub map: AdminMap,
     /// State of every node of the map, by family; a family without addresses has none.
     pub states: BTreeMap<Name, NodeStates>,
+}
+
+impl NodeMap {
+    /// Reads a published document and checks that it can be served from: a known format, every name
+    /// that is used is defined, every list that is asked for an element has one, every node has a
+    /// state in each family where it has addresses.
+    ///
+    /// # Errors
+    /// The first reason to refuse it.
+    pub fn parse(document: &[u8]) -> Result<Self, ParseError> {
+        #[derive(Deserialize)]
+        struct Head {
+            format: u32,
+        }
+        let head: Head = serde_json::from_slice(document).map_err(ParseError::Json)?;
+        if head.format > FORMAT {
+            return Err(ParseError::Newer(head.format));
+        }
+        let map: Self = serde_json::from_slice(document).map_err(ParseError::Json)?;
+        match map.inconsistency() {
+            None => Ok(map),
+            Some(what) => Err(ParseError::Inconsistent(what)),
+        }
+    }
+
+    /// The document: the same bytes for the same value, one key a line so that two can be compared.
+    pub fn to_json(&self) -> Vec<u8> {
+        // Every key is a string or a number and nothing else can fail; the empty document that a
+        // failure would give is refused by every reader.
+        let mut document = serde_json::to_vec_pretty(self).unwrap_or_default();
+        document.push(b'\n');
+        document
+    }
+
+    /// What this map says that cannot be.
+    fn inconsistency(&self) -> Option<String> {
+        if self.format != FORMAT {
+            return Some(format!("format {} was never written", self.format));
+        }
+        if let Some(fault) = references(&self.map, &BTreeSet::new()).first() {
+            return Some(format!("{}: {}", fault.path, fault.problem));
+        }
+        self.empty_list().or_else(|| self.wrong_state())
+    }
+
+    fn empty_list(&self) -> Option<String> {
+        let AdminMap { nodes, maps, projects, .. } = &self.map;
+        let nodes = nodes.iter().filter(|(_, node)| node.addresses.is_empty());
+        let maps = maps.iter().filter(|(_, map)| {
+            let by_evidence = map.continent.values().chain(map.country.values());
+            let mut lists = by_evidence.chain(map.asn.values()).chain([&map.default]);
+            lists.any(Vec::is_empty)
+        });
+        let projects = projects.iter().filter(|(_, project)| project.masters.is_empty());
+        nodes
+            .map(|(name, _)| format!("node.{name} has no addresses"))
+            .chain(maps.map(|(name, _)| format!("map.{name} has an empty list of pools")))
+            .chain(projects.map(|(name, _)| format!("project.{name} has no masters")))
+            .next()
+    }
+
+    fn wrong_state(&self) -> Option<String> {
+        if let Some(name) = self.states.keys().find(|name| !self.map.nodes.contains_key(*name)) {
+            return Some(format!("there is a state of node {name}, but no such node"));
+        }
+        for (name, node) in &self.map.nodes {
+            for family in Family::ALL {
+                let has = self.states.get(name).is_some_and(|s| s.get(family).is_some());
+                let needs = node.addresses_of(family).next().is_some();
+                if needs && !has {
+                    return Some(format!(
+                        "node {name} has {family} addresses, but no {family} state"
+                    ));
+                }
+            }
+        }
+        None
+    }
 }
 
 /// State of one node by address family.
@@ -61,29 +140,11 @@ impl NodeStates {
 pub enum ParseError {
     /// Not the JSON of a node map.
     #[error("not a node map")]
-    Json(#[from] serde_json::Error),
+    Json(#[source] serde_json::Error),
     /// Written by a newer Cacheboy.
     #[error("node map format {0} is newer than this program reads ({FORMAT}): upgrade this host")]
     Newer(u32),
     /// The document names what it does not define; the text says which.
     #[error("inconsistent node map: {0}")]
     Inconsistent(String),
-}
-
-impl NodeMap {
-    /// Reads a published document and checks its cross references.
-    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
-        let map: Self = serde_json::from_slice(bytes)?;
-        if map.format > FORMAT {
-            return Err(ParseError::Newer(map.format));
-        }
-        Ok(map)
-    }
-
-    /// The document: stable order, indented.
-    pub fn to_json(&self) -> Vec<u8> {
-        let mut json = serde_json::to_vec_pretty(self).unwrap_or_default();
-        json.push(b'\n');
-        json
-    }
 }

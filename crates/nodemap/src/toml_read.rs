@@ -1,1 +1,704 @@
-//! (under construction)
+//! Reading TOML that people write: every fault is found in one run, each with file, line, key,
+//! what is wrong and what to do. Used by the admin maps here and by the host config.
+//!
+//! Order of use: [`Document::parse`] -> [`Document::root`] -> [`Table::get`] / [`Table::need`] /
+//! [`Table::entries`] -> the typed getters of [`Value`] -> [`Document::into_findings`].
+//! A getter that gives `None` or leaves an element out has reported why.
+//!
+//! A [`Section`] is the one list of the keys that a table may have: the reader refuses all others,
+//! and the reference pages in `docs/` are held against the same list by tests.
+
+use std::cell::RefCell;
+use std::fmt::{self, Display};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use model::{Asn, ByteCount, CountryCode, HostName, Name, Rate};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::Finding;
+use crate::words::{clip, guess, list};
+
+/// Findings kept of one file; a file with more of them is of the wrong kind, not wrong in detail.
+const FINDINGS_MAX: usize = 500;
+
+/// Syntax errors kept of one file: the first ones are true, later ones often follow from them.
+const SYNTAX_ERRORS_MAX: usize = 5;
+
+/// One key of a [`Section`].
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name; a name in capitals stands for any key (`NODE = weight`).
+    pub name: &'static str,
+    /// What its value is, limits included.
+    pub kind: &'static str,
+    /// What holds when it is left out, or `required`.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    fn is_placeholder(&self) -> bool {
+        self.name.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
+    }
+}
+
+/// A table of a TOML file and the keys it may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Section {
+    /// As it is written, for example `[node.NAME]`.
+    pub header: &'static str,
+    /// All keys that are known there.
+    pub keys: &'static [Key],
+}
+
+impl Section {
+    /// The reference table of this section, as the pages in `docs/` carry it.
+    pub fn markdown(&self) -> String {
+        let mut out = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
+        for key in self.keys {
+            let Key { name, kind, default, meaning } = key;
+            out.push_str(&format!("| `{name}` | {kind} | {default} | {meaning} |\n"));
+        }
+        out
+    }
+}
+
+/// One step of a [`KeyPath`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Into a table.
+    Key(String),
+    /// Into a list.
+    Index(usize),
+}
+
+/// Where in a document something stands. Prints as a dotted key, list positions left out because
+/// the line shows them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyPath(pub Vec<Step>);
+
+impl KeyPath {
+    /// The path of these keys.
+    pub fn of(keys: &[&str]) -> Self {
+        Self(keys.iter().map(|k| Step::Key((*k).to_owned())).collect())
+    }
+
+    /// This path and one key more.
+    pub fn key(mut self, key: impl Display) -> Self {
+        self.0.push(Step::Key(key.to_string()));
+        self
+    }
+
+    /// This path and one list position more.
+    pub fn index(mut self, index: usize) -> Self {
+        self.0.push(Step::Index(index));
+        self
+    }
+}
+
+impl Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.0.iter().filter_map(|step| match step {
+            Step::Key(key) => Some(key),
+            Step::Index(_) => None,
+        });
+        let dotted = keys.fold(String::new(), |path, key| join(&path, key));
+        f.write_str(&dotted)
+    }
+}
+
+/// `path.key`, the key in quotes when it is not a bare one.
+pub(crate) fn join(path: &str, key: &str) -> String {
+    let key = bare_or_quoted(&clip(key));
+    if path.is_empty() { key } else { format!("{path}.{key}") }
+}
+
+/// A key as TOML writes it.
+pub(crate) fn bare_or_quoted(key: &str) -> String {
+    let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if !key.is_empty() && key.bytes().all(bare) { key.to_owned() } else { format!("{key:?}") }
+}
+
+/// One file being read.
+#[derive(Debug)]
+pub struct Document<'i> {
+    file: PathBuf,
+    /// Byte offsets of the line feeds.
+    line_ends: Vec<usize>,
+    root: DeTable<'i>,
+    sound: bool,
+    findings: RefCell<Vec<Finding>>,
+}
+
+impl<'i> Document<'i> {
+    /// Parses `text`; `file` is only a name for messages. Syntax errors become findings, and what
+    /// could be read around them is kept.
+    pub fn parse(file: &Path, text: &'i str) -> Self {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let line_ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at);
+        let document = Self {
+            file: file.to_owned(),
+            line_ends: line_ends.collect(),
+            root: root.into_inner(),
+            sound: errors.is_empty(),
+            findings: RefCell::default(),
+        };
+        let mut last_line = 0;
+        for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
+            let line = error.span().map_or(0, |span| document.line_at(span.start));
+            if line != last_line || line == 0 {
+                document.report(
+                    line,
+                    String::new(),
+                    error.message(),
+                    syntax_remedy(error.message()),
+                );
+            }
+            last_line = line;
+        }
+        document
+    }
+
+    /// Whether the file is TOML at all. If not, missing things may be missing only to the parser.
+    pub fn is_sound(&self) -> bool {
+        self.sound
+    }
+
+    /// The file as it was named.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The whole file as a table of `section`.
+    pub fn root(&self, section: &'static Section) -> Table<'_> {
+        Table::open(self, String::new(), 0, &self.root, section)
+    }
+
+    /// The line of what `path` names, or of the nearest table around it that exists; `None` when
+    /// not even the first `depth` steps exist here.
+    pub fn line_of(&self, path: &KeyPath, depth: usize) -> Option<usize> {
+        let mut line = 0;
+        let mut table = Some(&self.root);
+        let mut array = None;
+        for (at, step) in path.0.iter().enumerate() {
+            let found = match step {
+                Step::Key(key) => table.and_then(|t| find(t, key)).map(|(k, v)| (k.span(), v)),
+                Step::Index(index) => {
+                    array.and_then(|a: &toml::de::DeArray<'i>| a.get(*index)).map(|v| (v.span(), v))
+                }
+            };
+            let Some((span, value)) = found else {
+                return (at >= depth).then_some(line);
+            };
+            line = self.line_at(span.start);
+            table = value.get_ref().as_table();
+            array = value.get_ref().as_array();
+        }
+        Some(line)
+    }
+
+    /// Adds a finding of this file.
+    pub fn report(
+        &self,
+        line: usize,
+        key: String,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let mut findings = self.findings.borrow_mut();
+        if findings.len() < FINDINGS_MAX {
+            let (problem, remedy) = (problem.into(), remedy.into());
+            findings.push(Finding { file: self.file.clone(), line, key, problem, remedy });
+        }
+    }
+
+    /// Everything that was found wrong, in no order.
+    pub fn into_findings(self) -> Vec<Finding> {
+        self.findings.into_inner()
+    }
+
+    fn line_at(&self, offset: usize) -> usize {
+        self.line_ends.partition_point(|end| *end < offset).saturating_add(1)
+    }
+}
+
+/// The entry of `key`, which may stand there in another case or as `AS` number.
+fn find<'a, 'i>(
+    table: &'a DeTable<'i>,
+    key: &str,
+) -> Option<(&'a Spanned<std::borrow::Cow<'i, str>>, &'a Spanned<DeValue<'i>>)> {
+    let same = |k: &str| {
+        k.trim_end_matches('.').eq_ignore_ascii_case(key)
+            || k.parse::<Asn>().is_ok_and(|asn| asn.get().to_string() == key)
+    };
+    table.get_key_value(key).or_else(|| table.iter().find(|(k, _)| same(k.get_ref())))
+}
+
+fn syntax_remedy(message: &str) -> &'static str {
+    if message.starts_with("duplicate key") {
+        "keep one of the two"
+    } else {
+        "correct the TOML here: key = value, one a line; text in \"quotes\"; lists in [ ]"
+    }
+}
+
+/// A table being read.
+#[derive(Clone, Debug)]
+pub struct Table<'a> {
+    document: &'a Document<'a>,
+    path: String,
+    line: usize,
+    entries: &'a DeTable<'a>,
+    section: &'static Section,
+}
+
+impl<'a> Table<'a> {
+    fn open(
+        document: &'a Document<'_>,
+        path: String,
+        line: usize,
+        entries: &'a DeTable<'_>,
+        section: &'static Section,
+    ) -> Self {
+        let table = Self { document, path, line, entries, section };
+        table.refuse_unknown_keys();
+        table
+    }
+
+    fn refuse_unknown_keys(&self) {
+        if self.section.keys.iter().any(Key::is_placeholder) {
+            return;
+        }
+        let known: Vec<&str> = self.section.keys.iter().map(|k| k.name).collect();
+        for (word, _) in self.entries() {
+            if !known.contains(&word.text) {
+                word.refuse(
+                    format!("there is no key {:?} here", clip(word.text)),
+                    format!("{}known keys: {}", guess(word.text, &known), list(&known)),
+                );
+            }
+        }
+    }
+
+    /// The value of `key`, if it is there.
+    pub fn get(&self, key: &'static str) -> Option<Value<'a>> {
+        debug_assert!(
+            self.section.keys.iter().any(|k| k.name == key),
+            "{key} is not in the section"
+        );
+        let (word, value) = self.entries.get_key_value(key)?;
+        Some(self.value(word, value))
+    }
+
+    /// The value of `key`; its absence is a finding, whose remedy shows `example`.
+    pub fn need(&self, key: &'static str, example: &str) -> Option<Value<'a>> {
+        let value = self.get(key);
+        if value.is_none() {
+            let path = join(&self.path, key);
+            self.document.report(self.line, path, "is missing", format!("add {key} = {example}"));
+        }
+        value
+    }
+
+    /// All keys with their values, in the order of the keys.
+    pub fn entries(&self) -> impl Iterator<Item = (Word<'a>, Value<'a>)> + '_ {
+        self.entries.iter().map(|(word, value)| {
+            let value = self.value(word, value);
+            (Word { text: word.get_ref(), place: value.clone() }, value)
+        })
+    }
+
+    /// Reports something about the table as a whole.
+    pub fn refuse(&self, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.document.report(self.line, self.path.clone(), problem, remedy);
+    }
+
+    /// Whether nothing stands in it.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn value(
+        &self,
+        word: &Spanned<std::borrow::Cow<'_, str>>,
+        value: &'a Spanned<DeValue<'a>>,
+    ) -> Value<'a> {
+        Value {
+            document: self.document,
+            path: join(&self.path, word.get_ref()),
+            line: self.document.line_at(word.span().start),
+            value: value.get_ref(),
+        }
+    }
+}
+
+/// A key that people choose themselves (a node's name, an AS number).
+#[derive(Clone, Debug)]
+pub struct Word<'a> {
+    text: &'a str,
+    place: Value<'a>,
+}
+
+impl<'a> Word<'a> {
+    /// As it is written.
+    pub fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// Its line, from 1.
+    pub fn line(&self) -> usize {
+        self.place.line
+    }
+
+    /// The key as a `T`; `what` says what that is ("a name").
+    pub fn parse<T: FromStr<Err: Display>>(&self, what: &str) -> Option<T> {
+        self.place.parse_text(self.text, what)
+    }
+
+    /// Reports something about the key.
+    pub fn refuse(&self, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.place.refuse(problem, remedy);
+    }
+}
+
+/// A value being read.
+#[derive(Clone, Debug)]
+pub struct Value<'a> {
+    document: &'a Document<'a>,
+    path: String,
+    line: usize,
+    value: &'a DeValue<'a>,
+}
+
+impl<'a> Value<'a> {
+    /// Reports something about this value.
+    pub fn refuse(&self, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.document.report(self.line, self.path.clone(), problem, remedy);
+    }
+
+    /// A string.
+    pub fn text(&self) -> Option<&'a str> {
+        self.value.as_str().or_else(|| self.wrong_type("text", "put it in \"quotes\""))
+    }
+
+    /// `true` or `false`.
+    pub fn bool(&self) -> Option<bool> {
+        self.value.as_bool().or_else(|| self.wrong_type("true or false", "write true or false"))
+    }
+
+    /// A whole number in `range`.
+    pub fn u32_in(&self, range: RangeInclusive<u32>) -> Option<u32> {
+        let wanted = format!("write a whole number from {} to {}", range.start(), range.end());
+        let Some(number) = self.value.as_integer() else {
+            return self.wrong_type("a whole number", &wanted);
+        };
+        let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
+        let found = found.filter(|n| range.contains(n));
+        if found.is_none() {
+            self.refuse(format!("{} is out of range", clip(&number.to_string())), wanted);
+        }
+        found
+    }
+
+    /// A number in `range`, with or without a decimal point.
+    pub fn f64_in(&self, range: RangeInclusive<f64>) -> Option<f64> {
+        let wanted = format!("write a number from {} to {}", range.start(), range.end());
+        let text = match self.value {
+            DeValue::Float(number) => number.as_str(),
+            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
+            _ => return self.wrong_type("a number", &wanted),
+        };
+        let found = text.parse().ok().filter(|n| range.contains(n));
+        if found.is_none() {
+            self.refuse(format!("{} is out of range", clip(text)), wanted);
+        }
+        found
+    }
+
+    /// A string that is a `T`; `what` says what that is ("a name"), and `T`'s error how to write
+    /// one.
+    pub fn parsed<T: FromStr<Err: Display>>(&self, what: &str) -> Option<T> {
+        self.parse_text(self.text()?, what)
+    }
+
+    fn parse_text<T: FromStr<Err: Display>>(&self, text: &str, what: &str) -> Option<T> {
+        let refuse =
+            |why: T::Err| self.refuse(format!("{:?} is not {what}", clip(text)), why.to_string());
+        text.parse().map_err(refuse).ok()
+    }
+
+    /// The name of a node, site, pool, map, project or master.
+    pub fn name(&self) -> Option<Name> {
+        self.parsed("a name")
+    }
+
+    /// A DNS name.
+    pub fn host_name(&self) -> Option<HostName> {
+        self.parsed("a DNS name")
+    }
+
+    /// A rate such as `"1 Gbit/s"`.
+    pub fn rate(&self) -> Option<Rate> {
+        self.parsed("a rate")
+    }
+
+    /// A size such as `"64 MiB"`.
+    pub fn bytes(&self) -> Option<ByteCount> {
+        self.parsed("a size")
+    }
+
+    /// An ISO 3166-1 country code.
+    pub fn country(&self) -> Option<CountryCode> {
+        self.parsed("a country")
+    }
+
+    /// An AS number, as a number or as text.
+    pub fn asn(&self) -> Option<Asn> {
+        match self.value {
+            DeValue::Integer(number) => self.parse_text(&number.to_string(), "an AS number"),
+            _ => self.parsed("an AS number"),
+        }
+    }
+
+    /// An IP address without port.
+    pub fn ip(&self) -> Option<IpAddr> {
+        let text = self.text()?;
+        let found = text.parse().ok();
+        if found.is_none() {
+            self.refuse(
+                format!("{:?} is not an IP address", clip(text)),
+                "write it without port or prefix length: \"192.0.2.10\" or \"2001:db8::10\"",
+            );
+        }
+        found
+    }
+
+    /// An address and port.
+    pub fn socket_addr(&self) -> Option<SocketAddr> {
+        let text = self.text()?;
+        let found = text.parse().ok();
+        if found.is_none() {
+            self.refuse(
+                format!("{:?} is not an address and port", clip(text)),
+                "write ADDRESS:PORT, IPv6 in brackets: \"192.0.2.10:80\" or \"[2001:db8::10]:80\"",
+            );
+        }
+        found
+    }
+
+    /// A path; a relative one is taken from the folder of the file that is read.
+    pub fn path(&self) -> Option<PathBuf> {
+        let text = self.text()?;
+        if text.is_empty() {
+            self.refuse("is empty", "write the path of a file or folder");
+            return None;
+        }
+        Some(self.document.file.parent().unwrap_or(Path::new("")).join(text))
+    }
+
+    /// A table with the keys of `section`.
+    pub fn table(&self, section: &'static Section) -> Option<Table<'a>> {
+        let Some(entries) = self.value.as_table() else {
+            let header = section.header;
+            return self
+                .wrong_type("a table", &format!("write it as {header} with its keys below"));
+        };
+        Some(Table::open(self.document, self.path.clone(), self.line, entries, section))
+    }
+
+    /// The tables of a `[[list.of.tables]]`.
+    pub fn tables(&self, section: &'static Section) -> Vec<Table<'a>> {
+        self.elements().iter().filter_map(|element| element.table(section)).collect()
+    }
+
+    /// A list of 1 to `max` elements, each read by `read`; `what` names the elements ("addresses").
+    /// Elements that cannot be read are left out.
+    pub fn list_of<T>(
+        &self,
+        max: usize,
+        what: &str,
+        read: impl Fn(&Value<'a>) -> Option<T>,
+    ) -> Vec<T> {
+        let elements = self.elements();
+        if self.value.as_array().is_some_and(|a| a.is_empty()) {
+            self.refuse("is an empty list", format!("give 1 to {max} {what}"));
+        }
+        if elements.len() > max {
+            self.refuse(
+                format!("has {} elements", elements.len()),
+                format!("give at most {max} {what}"),
+            );
+        }
+        elements.iter().take(max).filter_map(read).collect()
+    }
+
+    /// A list of 1 to `max` strings.
+    pub fn string_list(&self, max: usize, what: &str) -> Vec<String> {
+        self.list_of(max, what, |element| element.text().map(str::to_owned))
+    }
+
+    fn elements(&self) -> Vec<Value<'a>> {
+        let Some(array) = self.value.as_array() else {
+            return self.wrong_type("a list", "put it in [brackets]").unwrap_or_default();
+        };
+        let element = |value: &'a Spanned<DeValue<'a>>| Value {
+            document: self.document,
+            path: self.path.clone(),
+            line: self.document.line_at(value.span().start),
+            value: value.get_ref(),
+        };
+        array.iter().map(element).collect()
+    }
+
+    fn wrong_type<T>(&self, wanted: &str, remedy: &str) -> Option<T> {
+        let found = match self.value {
+            DeValue::String(_) => "text",
+            DeValue::Integer(_) => "a whole number",
+            DeValue::Float(_) => "a number with a point",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        self.refuse(format!("is {found}, not {wanted}"), remedy);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECTION: Section = Section {
+        header: "[thing]",
+        keys: &[
+            Key { name: "count", kind: "", default: "", meaning: "" },
+            Key { name: "size", kind: "", default: "", meaning: "" },
+            Key { name: "at", kind: "", default: "", meaning: "" },
+            Key { name: "where", kind: "", default: "", meaning: "" },
+        ],
+    };
+    const ANY: Section = Section {
+        header: "[any]",
+        keys: &[Key { name: "NAME", kind: "", default: "", meaning: "" }],
+    };
+
+    fn findings(text: &str, read: impl Fn(&Table<'_>)) -> Vec<String> {
+        let document = Document::parse(Path::new("dir/f.toml"), text);
+        read(&document.root(&SECTION));
+        document.into_findings().iter().map(Finding::to_string).collect()
+    }
+
+    #[test]
+    fn getters_give_the_value_or_one_finding() {
+        let number = |t: &Table<'_>| drop(t.get("count").and_then(|v| v.u32_in(1..=10)));
+        let size = |t: &Table<'_>| drop(t.get("size").and_then(|v| v.bytes()));
+        let at = |t: &Table<'_>| drop(t.get("at").and_then(|v| v.socket_addr()));
+        let list = |t: &Table<'_>| drop(t.get("at").map(|v| v.list_of(2, "addresses", |v| v.ip())));
+        let need = |t: &Table<'_>| drop(t.need("count", "3"));
+        let table = |t: &Table<'_>| drop(t.get("count").and_then(|v| v.table(&ANY)));
+        type Read<'a> = &'a dyn Fn(&Table<'_>);
+        let cases: [(&str, Read<'_>, &[&str]); 13] = [
+            ("count = 10", &number, &[]),
+            ("count = 0xA", &number, &[]),
+            (
+                "\ncount = 11",
+                &number,
+                &["dir/f.toml:2: count: 11 is out of range: write a whole number from 1 to 10"],
+            ),
+            (
+                "count = \"1\"",
+                &number,
+                &[
+                    "dir/f.toml:1: count: is text, not a whole number: write a whole number from 1 to 10",
+                ],
+            ),
+            ("size = \"1 MiB\"", &size, &[]),
+            (
+                "size = \"1MiB\"",
+                &size,
+                &[
+                    "dir/f.toml:1: size: \"1MiB\" is not a size: write a size as a number and B, kB, MB, GB, \
+                   TB, KiB, MiB, GiB or TiB: \"64 MiB\"",
+                ],
+            ),
+            ("at = \"[::1]:80\"", &at, &[]),
+            (
+                "at = \"::1:80\"",
+                &at,
+                &[
+                    "dir/f.toml:1: at: \"::1:80\" is not an address and port: write ADDRESS:PORT, IPv6 in \
+                   brackets: \"192.0.2.10:80\" or \"[2001:db8::10]:80\"",
+                ],
+            ),
+            (
+                "at = [\n\"192.0.2.1\",\n\"192.0.2.1/24\"]",
+                &list,
+                &[
+                    "dir/f.toml:3: at: \"192.0.2.1/24\" is not an IP address: write it without port or prefix \
+                   length: \"192.0.2.10\" or \"2001:db8::10\"",
+                ],
+            ),
+            ("at = []", &list, &["dir/f.toml:1: at: is an empty list: give 1 to 2 addresses"]),
+            ("", &need, &["dir/f.toml: count: is missing: add count = 3"]),
+            (
+                "cuont = 1",
+                &|_| (),
+                &[
+                    "dir/f.toml:1: cuont: there is no key \"cuont\" here: did you mean count? known keys: \
+                   count, size, at, where",
+                ],
+            ),
+            (
+                "count = 1",
+                &table,
+                &[
+                    "dir/f.toml:1: count: is a whole number, not a table: write it as [any] with its keys below",
+                ],
+            ),
+        ];
+        for (text, read, expected) in cases {
+            assert_eq!(findings(text, read), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn relative_paths_are_taken_from_the_folder_of_the_file() {
+        for (text, expected) in [("a/b", "dir/a/b"), ("/a", "/a"), ("../a", "dir/../a")] {
+            let text = format!("where = {text:?}");
+            let document = Document::parse(Path::new("dir/f.toml"), &text);
+            let path = document.root(&SECTION).get("where").and_then(|v| v.path());
+            assert_eq!(path.as_deref(), Some(Path::new(expected)));
+        }
+    }
+
+    #[test]
+    fn lines_are_found_by_path_and_fall_back_to_what_is_around() {
+        let text = "[a.\"B.example\"]\nlist = [\n  1,\n  2,\n]\n[a.x]\nAS7 = 1\n";
+        let document = Document::parse(Path::new("f.toml"), text);
+        let path = |keys: &[&str]| KeyPath::of(keys);
+        for (path, line) in [
+            (path(&["a", "b.example", "list"]).index(1), Some(4)),
+            (path(&["a", "b.example", "list"]).index(7), Some(2)),
+            (path(&["a", "b.example", "gone", "more"]), Some(1)),
+            (path(&["a", "x", "7"]), Some(7)),
+            (path(&["a", "gone"]), None),
+        ] {
+            assert_eq!(document.line_of(&path, 2), line, "{path}");
+        }
+        assert_eq!(path(&["a", "b.example", "list"]).index(1).to_string(), "a.\"b.example\".list");
+    }
+
+    #[test]
+    fn syntax_errors_are_findings_with_a_line() {
+        let document = Document::parse(Path::new("f.toml"), "count = 1\ncount = 2\nsize = \n");
+        assert!(!document.is_sound());
+        let lines: Vec<usize> = document.into_findings().iter().map(|f| f.line).collect();
+        assert_eq!(lines, [2, 3]);
+    }
+}

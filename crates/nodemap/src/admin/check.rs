@@ -1,0 +1,392 @@
+//! What must hold between the entries of a map: names that are used exist, nothing is given twice,
+//! nothing can never take effect, and the DNS names do not collide.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use model::{CountryCode, HostName, Name};
+
+use super::load::entry;
+use super::{AdminMap, AllDown, HostPattern, Project, Zone};
+use crate::toml_read::{KeyPath, join};
+use crate::words::{guess, list};
+
+/// Steps of a path that name an entry: its kind and its name.
+pub(crate) const ENTRY_DEPTH: usize = 2;
+
+/// One thing that does not hold, before it has a file and a line.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) path: KeyPath,
+    pub(crate) problem: String,
+    pub(crate) remedy: String,
+}
+
+/// Everything that does not hold. `broken` are entries (dotted keys) that are defined but not in
+/// the map, because they could not be read.
+pub(crate) fn check(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
+    let mut faults = references(map, broken);
+    unused(map, broken, &mut faults);
+    pools(map, &mut faults);
+    addresses(map, &mut faults);
+    countries(map, &mut faults);
+    zones(map, &mut faults);
+    project_hosts(map, &mut faults);
+    project_names(map, broken, &mut faults);
+    masters(map, &mut faults);
+    faults
+}
+
+fn push(faults: &mut Vec<Fault>, path: KeyPath, problem: String, remedy: impl Into<String>) {
+    faults.push(Fault { path, problem, remedy: remedy.into() });
+}
+
+/// Names that are used and not defined.
+pub(crate) fn references(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let sites = Known::new("site", map.sites.keys(), broken);
+    let nodes = Known::new("node", map.nodes.keys(), broken);
+    let pools = Known::new("pool", map.pools.keys(), broken);
+    let maps = Known::new("map", map.maps.keys(), broken);
+    for (name, node) in &map.nodes {
+        sites.require(&node.site, entry("node", name).key("site"), &mut faults);
+    }
+    for (name, pool) in &map.pools {
+        for node in pool.keys() {
+            nodes.require(node, entry("pool", name).key(node), &mut faults);
+        }
+    }
+    for (path, list) in pool_lists(map) {
+        for (at, pool) in list.iter().enumerate() {
+            pools.require(pool, path.clone().index(at), &mut faults);
+        }
+    }
+    for (name, project) in &map.projects {
+        maps.require(&project.map, entry("project", name).key("map"), &mut faults);
+        if let AllDown::Pool(pool) = &project.all_down {
+            pools.require(pool, entry("project", name).key("all_down"), &mut faults);
+        }
+    }
+    faults
+}
+
+/// The names of one kind.
+struct Known<'a> {
+    kind: &'static str,
+    names: BTreeSet<&'a str>,
+    broken: &'a BTreeSet<String>,
+}
+
+impl<'a> Known<'a> {
+    fn new(
+        kind: &'static str,
+        names: impl Iterator<Item = &'a Name>,
+        broken: &'a BTreeSet<String>,
+    ) -> Self {
+        Self { kind, names: names.map(Name::as_str).collect(), broken }
+    }
+
+    fn require(&self, name: &Name, path: KeyPath, faults: &mut Vec<Fault>) {
+        let kind = self.kind;
+        if self.names.contains(name.as_str()) || self.broken.contains(&join(kind, name.as_str())) {
+            return;
+        }
+        let names: Vec<&str> = self.names.iter().copied().collect();
+        let remedy = if names.is_empty() {
+            format!("define [{kind}.{name}]; there is no {kind} yet")
+        } else {
+            let guess = guess(name.as_str(), &names);
+            format!("{guess}define [{kind}.{name}] or take one of: {}", list(&names))
+        };
+        push(faults, path, format!("there is no {kind} {name}"), remedy);
+    }
+}
+
+/// Every list of pools of every map, with its path.
+fn pool_lists(map: &AdminMap) -> impl Iterator<Item = (KeyPath, &Vec<Name>)> {
+    map.maps.iter().flat_map(|(name, rules)| {
+        let path = move |kind: &str| entry("map", name).key(kind);
+        let default = std::iter::once((path("default"), &rules.default));
+        let continent = rules.continent.iter().map(move |(k, v)| (path("continent").key(k), v));
+        let country = rules.country.iter().map(move |(k, v)| (path("country").key(k), v));
+        let asn = rules.asn.iter().map(move |(k, v)| (path("asn").key(k.get()), v));
+        default.chain(continent).chain(country).chain(asn)
+    })
+}
+
+/// What can never take effect.
+fn unused(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fault>) {
+    for (path, list) in pool_lists(map) {
+        let mut seen = BTreeSet::new();
+        for (at, pool) in list.iter().enumerate() {
+            if !seen.insert(pool) {
+                let problem =
+                    format!("pool {pool} is in this list already, so it is never reached here");
+                push(faults, path.clone().index(at), problem, "take it out, or name another pool");
+            }
+        }
+    }
+    // An entry that could not be read may be the one that uses them.
+    if !broken.is_empty() {
+        return;
+    }
+    let used: BTreeSet<&Name> = map.projects.values().map(|p| &p.map).collect();
+    for name in map.maps.keys().filter(|name| !used.contains(name)) {
+        let remedy = format!("set map = \"{name}\" in a project, or take it out");
+        push(faults, entry("map", name), "no project uses this map".to_owned(), remedy);
+    }
+    let mut used: BTreeSet<&Name> = pool_lists(map).flat_map(|(_, list)| list).collect();
+    used.extend(map.projects.values().filter_map(|project| match &project.all_down {
+        AllDown::Pool(pool) => Some(pool),
+        _ => None,
+    }));
+    for name in map.pools.keys().filter(|name| !used.contains(name)) {
+        let remedy = format!("put \"{name}\" into a list of a map, or take it out");
+        push(faults, entry("pool", name), "no map uses this pool".to_owned(), remedy);
+    }
+}
+
+fn pools(map: &AdminMap, faults: &mut Vec<Fault>) {
+    for (name, pool) in &map.pools {
+        if !pool.is_empty() && pool.values().all(|weight| *weight == 0) {
+            let problem = "its weights sum to zero, so it never gives a node".to_owned();
+            push(faults, entry("pool", name), problem, "give at least one node a weight from 1 up");
+        }
+    }
+}
+
+fn addresses(map: &AdminMap, faults: &mut Vec<Fault>) {
+    let mut owners: BTreeMap<IpAddr, &Name> = BTreeMap::new();
+    for (name, node) in &map.nodes {
+        for (at, address) in node.addresses.iter().enumerate() {
+            let path = entry("node", name).key("addresses").index(at);
+            if let Some((problem, remedy)) = useless(*address) {
+                push(faults, path, format!("{address} {problem}"), remedy);
+            } else if let Some(owner) = owners.insert(*address, name) {
+                let problem = format!("{address} is already an address of node {owner}");
+                push(faults, path, problem, "give every address to one node, once");
+            }
+        }
+    }
+    for (apex, zone) in &map.zones {
+        for (host, addresses) in &zone.hosts {
+            for (at, address) in addresses.iter().enumerate() {
+                let path = entry("zone", apex).key("host").key(host).index(at);
+                if let Some((problem, remedy)) = useless(*address) {
+                    push(faults, path, format!("{address} {problem}"), remedy);
+                } else if addresses.iter().take(at).any(|a| a == address) {
+                    push(faults, path, format!("{address} is there twice"), "take one out");
+                }
+            }
+        }
+    }
+}
+
+/// Why no client could connect to `address`, and what to write instead.
+fn useless(address: IpAddr) -> Option<(&'static str, String)> {
+    let wanted = || "write the address that clients connect to".to_owned();
+    match address {
+        a if a.is_unspecified() => Some(("is no address of a machine", wanted())),
+        a if a.is_multicast() => Some(("is a multicast address", wanted())),
+        IpAddr::V4(a) if a.is_broadcast() => Some(("is the broadcast address", wanted())),
+        IpAddr::V6(a) => {
+            let v4 = a.to_ipv4_mapped()?;
+            Some(("is an IPv4 address in the clothes of IPv6", format!("write \"{v4}\"")))
+        }
+        IpAddr::V4(_) => None,
+    }
+}
+
+fn countries(map: &AdminMap, faults: &mut Vec<Fault>) {
+    let of_nodes = map
+        .nodes
+        .iter()
+        .filter_map(|(name, node)| Some((entry("node", name).key("country"), node.country?)));
+    let of_maps = map.maps.iter().flat_map(|(name, rules)| {
+        rules.country.keys().map(move |c| (entry("map", name).key("country").key(c), *c))
+    });
+    for (path, country) in of_nodes.chain(of_maps).filter(|(_, c)| c.continent().is_none()) {
+        push(faults, path, format!("no country has the code {country}"), country_remedy(country));
+    }
+}
+
+fn country_remedy(country: CountryCode) -> &'static str {
+    match country.as_str() {
+        "UK" => "the United Kingdom is GB",
+        "EL" => "Greece is GR",
+        _ => "write an ISO 3166-1 alpha-2 code in capitals",
+    }
+}
+
+fn zones(map: &AdminMap, faults: &mut Vec<Fault>) {
+    for (apex, zone) in &map.zones {
+        let path = entry("zone", apex);
+        for (at, server) in zone.ns.iter().enumerate() {
+            let path = path.clone().key("ns").index(at);
+            if zone.ns.iter().take(at).any(|s| s == server) {
+                push(faults, path, format!("{server} is there twice"), "take one out");
+            } else if let Some((home, place)) = zone_of(map, server)
+                && !place.hosts.contains_key(server)
+            {
+                let problem = format!("{server} lies in our zone {home} and has no address there");
+                let remedy =
+                    format!("add [zone.\"{home}\".host] with \"{server}\" = [\"ADDRESS\"]");
+                push(faults, path, problem, remedy);
+            }
+        }
+        let named = zone.hosts.keys().map(|name| ("host", name));
+        for (kind, name) in named.chain(zone.txt.keys().map(|name| ("txt", name))) {
+            let path = path.clone().key(kind).key(name);
+            match zone_of(map, name) {
+                Some((home, _)) if home == apex => {}
+                Some((home, _)) if name.is_in(apex) => {
+                    let problem = format!("{name} lies in the zone {home} below this one");
+                    push(faults, path, problem, format!("move it to [zone.\"{home}\".{kind}]"));
+                }
+                _ => {
+                    let problem = format!("{name} does not lie in the zone {apex}");
+                    push(faults, path, problem, format!("write the whole name: \"NAME.{apex}\""));
+                }
+            }
+        }
+    }
+}
+
+/// The zone that `name` belongs to: the deepest that holds it.
+fn zone_of<'a>(map: &'a AdminMap, name: &HostName) -> Option<(&'a HostName, &'a Zone)> {
+    let holding = map.zones.iter().filter(|(apex, _)| name.is_in(apex));
+    holding.max_by_key(|(apex, _)| apex.as_str().len())
+}
+
+fn project_hosts(map: &AdminMap, faults: &mut Vec<Fault>) {
+    let mut owners: BTreeMap<&HostPattern, &Name> = BTreeMap::new();
+    for (name, project) in &map.projects {
+        for (at, host) in project.hosts.iter().enumerate() {
+            let Some(owner) = owners.insert(host, name) else { continue };
+            let path = entry("project", name).key("hosts").index(at);
+            let (problem, remedy) = match host {
+                _ if owner == name => {
+                    (format!("{:?} is there twice", String::from(host.clone())), "take one out")
+                }
+                HostPattern::Exact(host) => (
+                    format!("{host} is already a host of project {owner}"),
+                    "give every host to one project",
+                ),
+                HostPattern::Any => (
+                    format!("project {owner} already takes all hosts"),
+                    "name the hosts of at least one of the two",
+                ),
+            };
+            push(faults, path, problem, remedy);
+        }
+    }
+}
+
+/// Steered names and the names of nodes below them: each means one thing.
+fn project_names(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fault>) {
+    let mut owners: BTreeMap<&HostName, &Name> = BTreeMap::new();
+    let fixed = fixed_names(map);
+    for (name, project) in &map.projects {
+        let path = || entry("project", name).key("name");
+        let steered = &project.name;
+        if let Some(owner) = owners.insert(steered, name) {
+            let problem = format!("{steered} is already the name of project {owner}");
+            push(faults, path(), problem, "give every project a name of its own");
+            continue;
+        }
+        if zone_of(map, steered).is_none() && !broken.iter().any(|key| key.starts_with("zone.")) {
+            push(
+                faults,
+                path(),
+                format!("{steered} lies in none of our zones"),
+                zone_remedy(map, steered),
+            );
+        }
+        if let Some(what) = fixed.get(steered) {
+            let problem = format!("{steered} is {what}, so it cannot be steered");
+            push(faults, path(), problem, "take another name for the project");
+        }
+        for (other_name, other) in &map.projects {
+            if let Some(node) = node_above(map, steered, other) {
+                let problem = format!(
+                    "{steered} collides with {node}.{}: node {node} in project {other_name}",
+                    other.name
+                );
+                push(faults, path(), problem, "rename the project or the node");
+            }
+        }
+        for (fixed, what) in &fixed {
+            if let Some(node) = node_above(map, fixed, project) {
+                let problem =
+                    format!("{fixed} is {what}, and also the name of node {node} in this project");
+                push(faults, path(), problem, "rename the project, the node or the fixed name");
+            }
+        }
+        node_names_fit(map, name, project, faults);
+    }
+}
+
+fn zone_remedy(map: &AdminMap, steered: &HostName) -> String {
+    let zones: Vec<&str> = map.zones.keys().map(HostName::as_str).collect();
+    let parent = steered.as_str().split_once('.').map_or(steered.as_str(), |(_, parent)| parent);
+    match zones.first() {
+        None => format!("define [zone.\"{parent}\"]; there is no zone yet"),
+        Some(_) => format!("define [zone.\"{parent}\"] or take a name in one of: {}", list(&zones)),
+    }
+}
+
+/// The names that zones give a fixed meaning, and which.
+fn fixed_names(map: &AdminMap) -> BTreeMap<&HostName, String> {
+    let mut names = BTreeMap::new();
+    for (apex, zone) in &map.zones {
+        let all = zone.txt.keys().map(|n| (n, "a TXT name"));
+        let all = all.chain(zone.hosts.keys().map(|n| (n, "a host")));
+        let all = all.chain(zone.ns.iter().map(|n| (n, "a name server")));
+        for (name, what) in all {
+            names.insert(name, format!("{what} of zone {apex}"));
+        }
+    }
+    names.extend(map.zones.keys().map(|apex| (apex, "the top of a zone".to_owned())));
+    names
+}
+
+/// The node whose name in `project` is `name` or stands above it.
+fn node_above<'a>(map: &'a AdminMap, name: &HostName, project: &Project) -> Option<&'a Name> {
+    if *name == project.name || !name.is_in(&project.name) {
+        return None;
+    }
+    let below = name.as_str().strip_suffix(project.name.as_str())?.strip_suffix('.')?;
+    let label = below.rsplit('.').next()?;
+    map.nodes.get_key_value(label).map(|(node, _)| node)
+}
+
+/// `NODE.NAME` is a DNS name for every node that clients of `project` can get.
+fn node_names_fit(map: &AdminMap, name: &Name, project: &Project, faults: &mut Vec<Fault>) {
+    let longest = map.nodes.keys().max_by_key(|node| node.as_str().len());
+    if let Some(node) = longest
+        && format!("{node}.{}", project.name).parse::<HostName>().is_err()
+    {
+        let problem =
+            format!("with node {node} before it, it is longer than a DNS name may be (253)");
+        let path = entry("project", name).key("name");
+        push(faults, path, problem, "take a shorter name for the project or the node");
+    }
+}
+
+fn masters(map: &AdminMap, faults: &mut Vec<Fault>) {
+    for (name, project) in &map.projects {
+        let mut seen = BTreeMap::new();
+        for (master, details) in &project.masters {
+            if let Some(other) = seen.insert(details, master) {
+                let path = entry("project", name).key("master").key(master).key("url");
+                let problem = format!("is the same as master {other}");
+                push(
+                    faults,
+                    path,
+                    problem,
+                    "take one out: trying the same master twice gains nothing",
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! An admin map as entries of key and value, the form in which it is printed and compared.
+
+use std::collections::BTreeMap;
+use std::fmt::{Display, Write as _};
+
+use super::{AdminMap, Master, Node, Project, Site, SteeringMap, Zone};
+use crate::toml_read::{bare_or_quoted, join};
+
+/// The keys of one entry (dotted, without the entry's own) with their values as TOML.
+type Fields = BTreeMap<String, String>;
+
+impl AdminMap {
+    /// The map as one TOML file, in a stable order; [`super::load`] reads it back to the same map.
+    pub fn print(&self) -> String {
+        let mut out = String::new();
+        for (entry, fields) in self.entries() {
+            let gap = if out.is_empty() { "" } else { "\n" };
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "{gap}[{}]", entry.header);
+            for (key, value) in fields {
+                let _ = writeln!(out, "{key} = {value}");
+            }
+        }
+        out
+    }
+
+    /// All entries in the order in which people read a map: where, who, groups, rules, names,
+    /// customers.
+    fn entries(&self) -> BTreeMap<Entry, Fields> {
+        fn all<'a, K: Display + 'a, V: 'a>(
+            rank: u8,
+            kind: &'static str,
+            of: &'a BTreeMap<K, V>,
+            fields: impl Fn(&V) -> Fields + 'a,
+        ) -> impl Iterator<Item = (Entry, Fields)> + 'a {
+            of.iter().map(move |(name, value)| {
+                (Entry { rank, header: join(kind, &name.to_string()) }, fields(value))
+            })
+        }
+        all(0, "site", &self.sites, site_fields)
+            .chain(all(1, "node", &self.nodes, node_fields))
+            .chain(all(2, "pool", &self.pools, |pool| {
+                pool.iter().map(|(node, weight)| (node.to_string(), weight.to_string())).collect()
+            }))
+            .chain(all(3, "map", &self.maps, map_fields))
+            .chain(all(4, "zone", &self.zones, zone_fields))
+            .chain(all(5, "project", &self.projects, project_fields))
+            .collect()
+    }
+}
+
+/// What changed from `old` to `new`: one line a change, in the order of [`AdminMap::print`].
+pub fn diff(old: &AdminMap, new: &AdminMap) -> Vec<String> {
+    let (old, new) = (old.entries(), new.entries());
+    let mut names: Vec<&Entry> = old.keys().chain(new.keys()).collect();
+    names.sort();
+    names.dedup();
+    let mut lines = Vec::new();
+    for entry in names {
+        let header = &entry.header;
+        match (old.get(entry), new.get(entry)) {
+            (Some(old), Some(new)) => diff_fields(header, old, new, &mut lines),
+            (None, Some(new)) => lines.push(format!("{header} added: {}", summary(new))),
+            (Some(old), None) => lines.push(format!("{header} removed: it had {}", summary(old))),
+            (None, None) => {}
+        }
+    }
+    lines
+}
+
+fn diff_fields(header: &str, old: &Fields, new: &Fields, lines: &mut Vec<String>) {
+    let mut keys: Vec<&String> = old.keys().chain(new.keys()).collect();
+    keys.sort();
+    keys.dedup();
+    for key in keys {
+        match (old.get(key), new.get(key)) {
+            (Some(old), Some(new)) if old != new => {
+                lines.push(format!("{header}.{key} changed: {old} -> {new}"));
+            }
+            (None, Some(new)) => lines.push(format!("{header}.{key} added: {new}")),
+            (Some(old), None) => lines.push(format!("{header}.{key} removed: it was {old}")),
+            _ => {}
+        }
+    }
+}
+
+fn summary(fields: &Fields) -> String {
+    let pairs: Vec<String> = fields.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    pairs.join(", ")
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    rank: u8,
+    header: String,
+}
+
+fn site_fields(site: &Site) -> Fields {
+    let coordinates = site.coordinates.map(|(lat, lon)| format!("[{lat:?}, {lon:?}]"));
+    optional([("capacity", site.capacity.map(quoted)), ("coordinates", coordinates)])
+}
+
+fn node_fields(node: &Node) -> Fields {
+    optional([
+        ("site", Some(quoted(&node.site))),
+        ("country", node.country.map(quoted)),
+        ("asn", node.asn.map(|asn| asn.get().to_string())),
+        ("addresses", Some(array(&node.addresses))),
+        ("capacity", node.capacity.map(quoted)),
+        ("sponsor", node.sponsor.as_ref().map(quoted)),
+    ])
+}
+
+fn map_fields(map: &SteeringMap) -> Fields {
+    let mut fields = Fields::from([("default".to_owned(), array(&map.default))]);
+    fields.extend(map.continent.iter().map(|(c, pools)| (format!("continent.{c}"), array(pools))));
+    fields.extend(map.country.iter().map(|(c, pools)| (format!("country.{c}"), array(pools))));
+    fields.extend(map.asn.iter().map(|(asn, pools)| (format!("asn.{}", asn.get()), array(pools))));
+    fields
+}
+
+fn zone_fields(zone: &Zone) -> Fields {
+    let mut fields = Fields::from([
+        ("ns".to_owned(), array(&zone.ns)),
+        ("soa.contact".to_owned(), quoted(&zone.soa.contact)),
+        ("soa.negative_ttl_s".to_owned(), zone.soa.negative_ttl_s.to_string()),
+        ("ttl_s".to_owned(), zone.ttl_s.to_string()),
+    ]);
+    fields.extend(zone.hosts.iter().map(|(name, v)| (join("host", name.as_str()), array(v))));
+    fields.extend(zone.txt.iter().map(|(name, v)| (join("txt", name.as_str()), array(v))));
+    fields
+}
+
+fn project_fields(project: &Project) -> Fields {
+    let mut fields = Fields::from([
+        ("name".to_owned(), quoted(&project.name)),
+        ("hosts".to_owned(), array(project.hosts.iter().cloned().map(String::from))),
+        ("map".to_owned(), quoted(&project.map)),
+        ("ttl_s".to_owned(), project.ttl_s.to_string()),
+        ("all_down".to_owned(), quoted(String::from(project.all_down.clone()))),
+    ]);
+    for (name, Master { url, host }) in &project.masters {
+        let key = format!("master.{}", bare_or_quoted(name.as_str()));
+        fields.insert(format!("{key}.url"), quoted(url));
+        if let Some(host) = host {
+            fields.insert(format!("{key}.host"), quoted(host));
+        }
+    }
+    fields
+}
+
+fn optional<const N: usize>(fields: [(&str, Option<String>); N]) -> Fields {
+    fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?))).collect()
+}
+
+fn array<T: Display>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<String> = values.into_iter().map(quoted).collect();
+    format!("[{}]", values.join(", "))
+}
+
+/// A TOML basic string.
+fn quoted(value: impl Display) -> String {
+    let mut out = String::from("\"");
+    for c in value.to_string().chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04X}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}

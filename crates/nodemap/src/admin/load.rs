@@ -1,0 +1,383 @@
+//! From TOML text to an [`AdminMap`]: reads every file, then checks the whole.
+//!
+//! One fault does not hide another: what can be read of a faulty entry is kept for the checks, and
+//! an entry that cannot be kept still counts as defined ([`Draft::broken`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use model::{HostName, Name};
+
+use super::schema::{self, limits};
+use super::{
+    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone, check,
+    master,
+};
+use crate::Finding;
+use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
+
+/// A map file larger than this is refused.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Reads every `*.toml` in `dir`, in the order of the names.
+///
+/// # Errors
+/// All that is wrong in the files, or with the folder itself.
+pub fn load_dir(dir: &Path) -> Result<AdminMap, Vec<Finding>> {
+    let whole = |file: &Path, problem: String, remedy: &str| Finding {
+        file: file.to_owned(),
+        line: 0,
+        key: String::new(),
+        problem,
+        remedy: remedy.to_owned(),
+    };
+    let unreadable = |file: &Path, why: std::io::Error| {
+        whole(file, format!("cannot be read ({why})"), "check that it exists and who may read it")
+    };
+    let entries = std::fs::read_dir(dir).map_err(|e| vec![unreadable(dir, e)])?;
+    let mut paths = entries
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|e| vec![unreadable(dir, e)])?;
+    paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+    paths.sort();
+    if paths.is_empty() {
+        let remedy = "name the folder that holds the admin maps";
+        return Err(vec![whole(dir, "holds no *.toml file".to_owned(), remedy)]);
+    }
+    let mut files = Vec::new();
+    let mut findings = Vec::new();
+    for path in paths {
+        match read_file(&path) {
+            Ok(text) => files.push((path, text)),
+            Err(why) => findings.push(unreadable(&path, why)),
+        }
+    }
+    if findings.is_empty() { load(&files) } else { Err(findings) }
+}
+
+fn read_file(path: &Path) -> std::io::Result<String> {
+    let length = std::fs::metadata(path)?.len();
+    if length > FILE_BYTES_MAX {
+        let why =
+            format!("{length} bytes are more than the {FILE_BYTES_MAX} that a map file may have");
+        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
+    }
+    std::fs::read_to_string(path)
+}
+
+/// Reads the given files (name and text) as one map. Names are for messages only.
+///
+/// # Errors
+/// Everything that is wrong, in the order of file and line.
+pub fn load(files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
+    let documents: Vec<Document<'_>> =
+        files.iter().map(|(path, text)| Document::parse(path, text)).collect();
+    let mut draft = Draft::default();
+    for document in &documents {
+        if document.is_sound() {
+            draft.read(document);
+        }
+    }
+    // With a file missing, half of the map would look undefined.
+    if documents.iter().all(Document::is_sound) {
+        for fault in check::check(&draft.map, &draft.broken) {
+            let depth = check::ENTRY_DEPTH.min(fault.path.0.len());
+            let place = documents.iter().find_map(|d| Some((d, d.line_of(&fault.path, depth)?)));
+            if let Some((document, line)) = place {
+                document.report(line, fault.path.to_string(), fault.problem, fault.remedy);
+            }
+        }
+    }
+    let mut findings: Vec<Finding> =
+        documents.into_iter().flat_map(Document::into_findings).collect();
+    if findings.is_empty() {
+        return Ok(draft.map);
+    }
+    findings.sort();
+    findings.dedup();
+    Err(findings)
+}
+
+/// A map while it is being read.
+#[derive(Default)]
+struct Draft {
+    map: AdminMap,
+    /// Where each entry is defined, by its dotted key.
+    defined: BTreeMap<String, (PathBuf, usize)>,
+    /// Entries that exist but could not be kept, by their dotted keys.
+    broken: BTreeSet<String>,
+}
+
+impl Draft {
+    fn read(&mut self, document: &Document<'_>) {
+        let root = document.root(&schema::ROOT);
+        let file = document.file();
+        for (name, value) in self.claim::<Name>(file, &root, "site", "a name") {
+            let read = value.table(&schema::SITE).map(|t| read_site(&t));
+            self.keep("site", name, read, |map| &mut map.sites);
+        }
+        for (name, value) in self.claim::<Name>(file, &root, "node", "a name") {
+            let read = value.table(&schema::NODE).and_then(|t| read_node(&t));
+            self.keep("node", name, read, |map| &mut map.nodes);
+        }
+        for (name, value) in self.claim::<Name>(file, &root, "pool", "a name") {
+            let read = value.table(&schema::POOL).map(|t| read_pool(&t));
+            self.keep("pool", name, read, |map| &mut map.pools);
+        }
+        for (name, value) in self.claim::<Name>(file, &root, "map", "a name") {
+            let read = value.table(&schema::MAP).map(|t| read_map(&t));
+            self.keep("map", name, read, |map| &mut map.maps);
+        }
+        for (name, value) in self.claim::<HostName>(file, &root, "zone", "a DNS name") {
+            let read = value.table(&schema::ZONE).and_then(|t| read_zone(&t));
+            self.keep("zone", name, read, |map| &mut map.zones);
+        }
+        for (name, value) in self.claim::<Name>(file, &root, "project", "a name") {
+            let read = value.table(&schema::PROJECT).and_then(|t| read_project(&t));
+            self.keep("project", name, read, |map| &mut map.projects);
+        }
+    }
+
+    /// The entries of `kind` whose names are valid and that nothing defined before.
+    fn claim<'a, K: FromStr<Err: Display> + Display>(
+        &mut self,
+        file: &Path,
+        root: &Table<'a>,
+        kind: &'static str,
+        what: &str,
+    ) -> Vec<(K, Value<'a>)> {
+        let Some(table) = root.get(kind).and_then(|v| v.table(&schema::ENTRIES)) else {
+            return Vec::new();
+        };
+        let mut claimed = Vec::new();
+        for (word, value) in table.entries() {
+            let Some(name) = word.parse::<K>(what) else { continue };
+            let key = join(kind, &name.to_string());
+            match self.defined.get(&key) {
+                Some((other, line)) => word.refuse(
+                    format!("is defined a second time, first at {}:{line}", other.display()),
+                    "keep one of the two, or give this one another name",
+                ),
+                None => {
+                    self.defined.insert(key, (file.to_owned(), word.line()));
+                    claimed.push((name, value));
+                }
+            }
+        }
+        claimed
+    }
+
+    fn keep<K: Ord + Display, V>(
+        &mut self,
+        kind: &str,
+        name: K,
+        read: Option<V>,
+        place: impl Fn(&mut AdminMap) -> &mut BTreeMap<K, V>,
+    ) {
+        match read {
+            Some(value) => {
+                place(&mut self.map).insert(name, value);
+            }
+            None => {
+                self.broken.insert(join(kind, &name.to_string()));
+            }
+        }
+    }
+}
+
+fn read_site(table: &Table<'_>) -> Site {
+    let capacity = table.get("capacity").and_then(|v| v.rate());
+    let coordinates = table.get("coordinates").and_then(|v| read_coordinates(&v));
+    Site { capacity, coordinates }
+}
+
+fn read_coordinates(value: &Value<'_>) -> Option<(f64, f64)> {
+    let numbers =
+        value.list_of(2, "numbers, latitude and longitude", |v| Some(v.f64_in(-180.0..=180.0)));
+    match numbers.as_slice() {
+        [Some(latitude), Some(longitude)] if latitude.abs() <= 90.0 => {
+            return Some((*latitude, *longitude));
+        }
+        // A number that is none was reported.
+        numbers if numbers.contains(&None) => {}
+        _ => value.refuse(
+            "is not a place",
+            "write latitude (-90 to 90) and longitude (-180 to 180) in degrees: [-31.95, 115.86]",
+        ),
+    }
+    None
+}
+
+fn read_node(table: &Table<'_>) -> Option<Node> {
+    let site = table.need("site", "\"SITE\"").and_then(|v| v.name());
+    let example = "[\"192.0.2.10\", \"2001:db8::10\"]";
+    let addresses = table
+        .need("addresses", example)
+        .map(|v| v.list_of(limits::NODE_ADDRESSES, "addresses", |v| v.ip()))
+        .unwrap_or_default();
+    let country = table.get("country").and_then(|v| v.country());
+    let asn = table.get("asn").and_then(|v| v.asn());
+    let capacity = table.get("capacity").and_then(|v| v.rate());
+    let sponsor = table.get("sponsor").and_then(|v| v.text()).map(str::to_owned);
+    Some(Node { site: site?, country, asn, addresses, capacity, sponsor })
+}
+
+fn read_pool(table: &Table<'_>) -> BTreeMap<Name, u32> {
+    if table.is_empty() {
+        table.refuse("has no nodes", "name at least one: NODE = 100");
+    }
+    let member = |(word, value): (Word<'_>, Value<'_>)| {
+        Some((word.parse("a name")?, value.u32_in(0..=limits::WEIGHT)?))
+    };
+    table.entries().filter_map(member).collect()
+}
+
+fn read_map(table: &Table<'_>) -> SteeringMap {
+    let pools = |v: &Value<'_>| v.list_of(limits::POOLS, "pools", |v| v.name());
+    let default = table.need("default", "[\"POOL\"]");
+    SteeringMap {
+        default: default.map(|v| pools(&v)).unwrap_or_default(),
+        continent: rules(table.get("continent"), &schema::MAP_CONTINENT, "a continent", pools),
+        country: rules(table.get("country"), &schema::MAP_COUNTRY, "a country", pools),
+        asn: rules(table.get("asn"), &schema::MAP_ASN, "an AS number", pools),
+    }
+}
+
+/// A table whose keys are `K`s, such as the rules by AS number.
+fn rules<'a, K: FromStr<Err: Display> + Ord, V>(
+    value: Option<Value<'a>>,
+    section: &'static crate::toml_read::Section,
+    what: &str,
+    read: impl Fn(&Value<'a>) -> V,
+) -> BTreeMap<K, V> {
+    let mut rules = BTreeMap::new();
+    let Some(table) = value.and_then(|v| v.table(section)) else { return rules };
+    for (word, value) in table.entries() {
+        let Some(key) = word.parse::<K>(what) else { continue };
+        // `7545` and `AS7545`, `a.example` and `A.example` are the same key to us, not to TOML.
+        if rules.insert(key, read(&value)).is_some() {
+            word.refuse("is there already, written differently", "keep one of the two");
+        }
+    }
+    rules
+}
+
+fn read_zone(table: &Table<'_>) -> Option<Zone> {
+    let ns = table
+        .need("ns", "[\"ns1.cdn.example\", \"ns2.cdn.example\"]")
+        .map(|v| v.list_of(limits::NAME_SERVERS, "name servers", |v| v.host_name()));
+    let soa = table
+        .need("soa", "{ contact = \"noc.cdn.example\" }")
+        .and_then(|v| v.table(&schema::ZONE_SOA))
+        .and_then(|t| read_soa(&t));
+    let ttl_s = table.get("ttl_s").map(|v| v.u32_in(limits::TTL_S)).unwrap_or_default();
+    let addresses = |v: &Value<'_>| v.list_of(limits::NODE_ADDRESSES, "addresses", |v| v.ip());
+    let strings = |v: &Value<'_>| v.list_of(limits::TXT_STRINGS, "strings", txt_string);
+    Some(Zone {
+        ns: ns.unwrap_or_default(),
+        soa: soa?,
+        ttl_s: ttl_s.unwrap_or(schema::ZONE_TTL_S),
+        hosts: rules(table.get("host"), &schema::ZONE_HOST, "a DNS name", addresses),
+        txt: rules(table.get("txt"), &schema::ZONE_TXT, "a DNS name", strings),
+    })
+}
+
+fn read_soa(table: &Table<'_>) -> Option<Soa> {
+    let contact = table.need("contact", "\"noc.cdn.example\"")?;
+    let negative = table.get("negative_ttl_s").and_then(|v| v.u32_in(0..=limits::NEGATIVE_TTL_S));
+    let text = contact.text()?;
+    if let Some((user, domain)) = text.split_once('@') {
+        contact.refuse(
+            "is a mail address, not a DNS name",
+            format!("write the @ as a point (RFC 1035): \"{user}.{domain}\""),
+        );
+        return None;
+    }
+    let negative_ttl_s = negative.unwrap_or(schema::NEGATIVE_TTL_S);
+    Some(Soa { contact: contact.host_name()?, negative_ttl_s })
+}
+
+fn txt_string(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    if text.len() > limits::TXT_BYTES {
+        value.refuse(
+            format!("has {} bytes", text.len()),
+            format!("split it into strings of at most {} bytes", limits::TXT_BYTES),
+        );
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_project(table: &Table<'_>) -> Option<Project> {
+    let name = table.need("name", "\"PROJECT.cdn.example\"").and_then(|v| v.host_name());
+    let hosts = table
+        .need("hosts", "[\"download.PROJECT.example\"]")
+        .map(|v| v.list_of(limits::HOSTS, "hosts", |v| host_pattern(v)))
+        .unwrap_or_default();
+    let map = table.need("map", "\"default\"").and_then(|v| v.name());
+    let ttl_s = table.get("ttl_s").and_then(|v| v.u32_in(limits::TTL_S));
+    let all_down = table.get("all_down").and_then(|v| read_all_down(&v));
+    let masters = read_masters(table);
+    Some(Project {
+        name: name?,
+        hosts,
+        map: map?,
+        ttl_s: ttl_s.unwrap_or(schema::PROJECT_TTL_S),
+        all_down: all_down.unwrap_or_default(),
+        masters,
+    })
+}
+
+fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
+    if value.text()? == "*" {
+        return Some(HostPattern::Any);
+    }
+    value.host_name().map(HostPattern::Exact)
+}
+
+fn read_all_down(value: &Value<'_>) -> Option<AllDown> {
+    let text = value.text()?;
+    let read = AllDown::try_from(text.to_owned());
+    if read.is_err() {
+        value.refuse(
+            format!("{:?} is no way to answer", crate::words::clip(text)),
+            "write last-good, all, pool:NAME, nodata or servfail",
+        );
+    }
+    read.ok()
+}
+
+fn read_masters(table: &Table<'_>) -> BTreeMap<Name, Master> {
+    let example = "{ m1 = { url = \"http://master1.example:8080\" } }";
+    let Some(masters) = table.need("master", example).and_then(|v| v.table(&schema::MASTERS))
+    else {
+        return BTreeMap::new();
+    };
+    if masters.is_empty() {
+        masters.refuse("has no masters", format!("name at least one: master = {example}"));
+    }
+    let mut read = BTreeMap::new();
+    for (at, (word, value)) in masters.entries().enumerate() {
+        if at == limits::MASTERS {
+            word.refuse("is one master too many", format!("give at most {}", limits::MASTERS));
+        }
+        let name = word.parse("a name");
+        let Some(table) = value.table(&schema::MASTER) else { continue };
+        let url = table.need("url", "\"http://master1.example:8080\"");
+        let url = url.and_then(|v| master::read_url(&v));
+        let host = table.get("host").and_then(|v| master::read_host(&v));
+        if let (Some(name), Some(url)) = (name, url) {
+            read.insert(name, Master { url, host });
+        }
+    }
+    read
+}
+
+/// The path of an entry, for faults: `KeyPath::of(&["node", NAME])`.
+pub(super) fn entry(kind: &str, name: impl Display) -> KeyPath {
+    KeyPath::of(&[kind]).key(name)
+}

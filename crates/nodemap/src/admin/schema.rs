@@ -1,0 +1,300 @@
+//! Every key of the admin maps: what the reader accepts and `docs/maps.md` shows.
+
+use crate::toml_read::{Key, Section};
+
+/// How much of each there may be.
+pub(super) mod limits {
+    use std::ops::RangeInclusive;
+
+    /// Largest weight of a node in a pool.
+    pub(crate) const WEIGHT: u32 = 65_535;
+    /// Addresses of one node or host.
+    pub(crate) const NODE_ADDRESSES: usize = 8;
+    /// Pools in one list.
+    pub(crate) const POOLS: usize = 32;
+    /// Name servers of a zone.
+    pub(crate) const NAME_SERVERS: usize = 13;
+    /// Strings of one TXT name.
+    pub(crate) const TXT_STRINGS: usize = 16;
+    /// Bytes of one TXT string (RFC 1035 section 3.3).
+    pub(crate) const TXT_BYTES: usize = 255;
+    /// Hosts of a project.
+    pub(crate) const HOSTS: usize = 1000;
+    /// Masters of a project.
+    pub(crate) const MASTERS: usize = 16;
+    /// TTLs of answers, seconds: below 5 resolvers ask more than they cache, above a day no change
+    /// is in effect before the next one.
+    pub(crate) const TTL_S: RangeInclusive<u32> = 5..=86_400;
+    /// TTL of negative answers, seconds (RFC 2308 section 5 advises 3 hours at most).
+    pub(crate) const NEGATIVE_TTL_S: u32 = 10_800;
+}
+
+/// TTL of a zone's own records when the map gives none, seconds.
+pub const ZONE_TTL_S: u32 = 3600;
+/// TTL of negative answers when the map gives none, seconds.
+pub const NEGATIVE_TTL_S: u32 = 60;
+/// TTL of steered answers when the map gives none, seconds.
+pub const PROJECT_TTL_S: u32 = 60;
+
+const fn key(
+    name: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { name, kind, default, meaning }
+}
+
+/// All sections that people write, in the order of the reference page.
+pub const SECTIONS: [&Section; 14] = [
+    &ROOT,
+    &SITE,
+    &NODE,
+    &POOL,
+    &MAP,
+    &MAP_ASN,
+    &MAP_COUNTRY,
+    &MAP_CONTINENT,
+    &ZONE,
+    &ZONE_SOA,
+    &ZONE_HOST,
+    &ZONE_TXT,
+    &PROJECT,
+    &MASTER,
+];
+
+pub(super) const ROOT: Section = Section {
+    header: "the whole file",
+    keys: &[
+        key("site", "tables by name", "none", "where nodes stand"),
+        key("node", "tables by name", "none", "the machines that serve clients"),
+        key("pool", "tables by name", "none", "sets of nodes with weights"),
+        key("map", "tables by name", "none", "which clients get which pools"),
+        key("zone", "tables by DNS name", "none", "DNS zones that we are authoritative for"),
+        key("project", "tables by name", "none", "the customers of the CDN"),
+    ],
+};
+
+/// A table whose keys are names: `[node]`, `[pool]`, ...
+pub(super) const ENTRIES: Section =
+    Section { header: "[KIND.NAME]", keys: &[key("NAME", "table", "none", "an entry")] };
+
+pub(super) const SITE: Section = Section {
+    header: "[site.NAME]",
+    keys: &[
+        key(
+            "capacity",
+            "rate, such as `\"2 Gbit/s\"`",
+            "unlimited",
+            "what the uplink of the site carries in all",
+        ),
+        key(
+            "coordinates",
+            "`[latitude, longitude]`, degrees, -90 to 90 and -180 to 180",
+            "none",
+            "where it is on the globe; for people",
+        ),
+    ],
+};
+
+pub(super) const NODE: Section = Section {
+    header: "[node.NAME]",
+    keys: &[
+        key("site", "name of a site", "required", "where the node stands"),
+        key(
+            "addresses",
+            "list of 1 to 8 IP addresses",
+            "required",
+            "what clients get in answers; no two nodes share one",
+        ),
+        key(
+            "country",
+            "ISO 3166-1 code in capitals",
+            "none",
+            "country it stands in; for people and reports",
+        ),
+        key("asn", "AS number, 1 to 4294967295", "none", "AS it stands in; for people and reports"),
+        key("capacity", "rate, such as `\"1 Gbit/s\"`", "unlimited", "what the node can send"),
+        key("sponsor", "text", "none", "who gives it"),
+    ],
+};
+
+pub(super) const POOL: Section = Section {
+    header: "[pool]",
+    keys: &[key(
+        "NAME",
+        "`{ NODE = weight, ... }`, weights 0 to 65535, not all 0",
+        "none",
+        "a set of nodes; each is given in proportion to its weight, one of weight 0 never",
+    )],
+};
+
+pub(super) const MAP: Section = Section {
+    header: "[map.NAME]",
+    keys: &[
+        key(
+            "default",
+            "list of 1 to 32 pools",
+            "required",
+            "pools of all clients that nothing below names",
+        ),
+        key("asn", "table, see below", "none", "pools by AS number of the client; decides first"),
+        key(
+            "country",
+            "table, see below",
+            "none",
+            "pools by country; decides where no AS number did",
+        ),
+        key(
+            "continent",
+            "table, see below",
+            "none",
+            "pools by continent; decides where no country did",
+        ),
+    ],
+};
+
+pub(super) const MAP_ASN: Section = Section {
+    header: "[map.NAME.asn]",
+    keys: &[key(
+        "NUMBER",
+        "list of 1 to 32 pools",
+        "none",
+        "for clients in this AS, written `7545` or `AS7545`",
+    )],
+};
+
+pub(super) const MAP_COUNTRY: Section = Section {
+    header: "[map.NAME.country]",
+    keys: &[key(
+        "CODE",
+        "list of 1 to 32 pools",
+        "none",
+        "for clients in this country, by ISO 3166-1 code in capitals; the United Kingdom is `GB`",
+    )],
+};
+
+pub(super) const MAP_CONTINENT: Section = Section {
+    header: "[map.NAME.continent]",
+    keys: &[key(
+        "CODE",
+        "list of 1 to 32 pools",
+        "none",
+        "for clients in this continent: `AF` `AN` `AS` `EU` `NA` `OC` `SA`",
+    )],
+};
+
+pub(super) const ZONE: Section = Section {
+    header: "[zone.\"NAME\"]",
+    keys: &[
+        key(
+            "ns",
+            "list of 1 to 13 DNS names",
+            "required",
+            "its name servers; those inside the zone need a `host` entry",
+        ),
+        key("soa", "table, see below", "required", "start of authority"),
+        key(
+            "ttl_s",
+            "seconds, 5 to 86400",
+            "3600",
+            "TTL of the zone's own records (SOA, NS, host, txt)",
+        ),
+        key("host", "table, see below", "none", "fixed addresses of names in the zone"),
+        key("txt", "table, see below", "none", "TXT records of names in the zone"),
+    ],
+};
+
+pub(super) const ZONE_SOA: Section = Section {
+    header: "[zone.\"NAME\".soa]",
+    keys: &[
+        key(
+            "contact",
+            "DNS name",
+            "required",
+            "mailbox with a point for the @: `noc.cdn.example` for noc@cdn.example",
+        ),
+        key(
+            "negative_ttl_s",
+            "seconds, 0 to 10800",
+            "60",
+            "how long resolvers remember that a name does not exist",
+        ),
+    ],
+};
+
+pub(super) const ZONE_HOST: Section = Section {
+    header: "[zone.\"NAME\".host]",
+    keys: &[key(
+        "NAME",
+        "list of 1 to 8 IP addresses",
+        "none",
+        "a name in the zone with fixed addresses",
+    )],
+};
+
+pub(super) const ZONE_TXT: Section = Section {
+    header: "[zone.\"NAME\".txt]",
+    keys: &[key(
+        "NAME",
+        "list of 1 to 16 texts of at most 255 bytes",
+        "none",
+        "a name in the zone with TXT records",
+    )],
+};
+
+pub(super) const PROJECT: Section = Section {
+    header: "[project.NAME]",
+    keys: &[
+        key(
+            "name",
+            "DNS name in one of the zones",
+            "required",
+            "the steered name, to which the customer's name is a CNAME; `NODE.NAME` leads to one node",
+        ),
+        key(
+            "hosts",
+            "list of 1 to 1000 DNS names, or `\"*\"`",
+            "required",
+            "every `Host` that edges accept for it; one project may have `\"*\"`: all that no other has",
+        ),
+        key("map", "name of a map", "required", "which clients get which pools"),
+        key("ttl_s", "seconds, 5 to 86400", "60", "TTL of steered answers"),
+        key(
+            "all_down",
+            "`last-good`, `all`, `pool:NAME`, `nodata` or `servfail`",
+            "`last-good`",
+            "what is answered when no node of any of its pools is up",
+        ),
+        key(
+            "master",
+            "tables by name, 1 to 16",
+            "required",
+            "its origins, tried in the order of their names",
+        ),
+    ],
+};
+
+/// `[project.NAME.master]`, a table whose keys are names.
+pub(super) const MASTERS: Section = Section {
+    header: "[project.NAME.master.NAME]",
+    keys: &[key("NAME", "table", "none", "a master")],
+};
+
+pub(super) const MASTER: Section = Section {
+    header: "[project.NAME.master.NAME]",
+    keys: &[
+        key(
+            "url",
+            "`\"http://HOST[:PORT][/PREFIX]\"`",
+            "required",
+            "where it is; the prefix is put before every path",
+        ),
+        key(
+            "host",
+            "`\"HOST\"` or `\"HOST:PORT\"`",
+            "the one in `url`",
+            "the `Host` that is sent to it",
+        ),
+    ],
+};
