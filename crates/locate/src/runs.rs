@@ -1,0 +1,157 @@
+//! Sorted runs of addresses with an index: the searchable form of a partition of an address space.
+//!
+//! Used for locations here and for steering classes in `steer`.
+//!
+//! Invariants of [`Runs`]: the first run starts at address zero, each run ends where the next
+//! begins, the last ends at the highest address, and neighbours hold different values. So the run
+//! of an address is the widest range around it with one value, and [`prefix_len`] of that run is
+//! the shortest true prefix.
+
+/// An IP address as an unsigned number: `u32` or `u128`.
+pub trait Bits: Copy + Ord + std::fmt::Debug {
+    /// The lowest address.
+    const ZERO: Self;
+    /// The highest address.
+    const MAX: Self;
+    /// The address before, if any.
+    fn before(self) -> Option<Self>;
+    /// The address after, if any.
+    fn after(self) -> Option<Self>;
+    /// How many leading bits this address shares with another one; all of them when equal.
+    fn shared_bits(self, other: Self) -> u8;
+    /// The leading 16 bits.
+    fn top(self) -> u16;
+}
+
+macro_rules! bits {
+    ($t:ty) => {
+        impl Bits for $t {
+            const ZERO: Self = 0;
+            const MAX: Self = <$t>::MAX;
+            fn before(self) -> Option<Self> {
+                self.checked_sub(1)
+            }
+            fn after(self) -> Option<Self> {
+                self.checked_add(1)
+            }
+            fn shared_bits(self, other: Self) -> u8 {
+                // At most 128.
+                (self ^ other).leading_zeros() as u8
+            }
+            fn top(self) -> u16 {
+                (self >> (<$t>::BITS - 16)) as u16
+            }
+        }
+    };
+}
+bits!(u32);
+bits!(u128);
+
+/// Length of the shortest prefix that contains `address` and lies inside `first..=last`, which
+/// contains `address`: one bit more than is shared with the nearest addresses outside.
+pub fn prefix_len<K: Bits>(address: K, first: K, last: K) -> u8 {
+    let beyond = |outside: Option<K>| {
+        outside.map_or(0, |outside| address.shared_bits(outside).saturating_add(1))
+    };
+    beyond(first.before()).max(beyond(last.after()))
+}
+
+/// One run of a [`Runs`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<K, V> {
+    /// Lowest address.
+    pub first: K,
+    /// Highest address.
+    pub last: K,
+    /// What holds from `first` to `last`.
+    pub value: V,
+}
+
+/// A partition of an address space; see the module for its invariants.
+#[derive(Clone, Debug)]
+pub struct Runs<K, V> {
+    starts: Vec<K>,
+    values: Vec<V>,
+    /// For each value of the leading 16 bits the run that holds its lowest address.
+    index: Vec<u32>,
+}
+
+impl<K: Bits, V: Copy + PartialEq> Runs<K, V> {
+    /// Joins `runs`, which must be ascending, without gaps, and begin at address zero; equal
+    /// neighbours become one. Only `first` and `value` are looked at.
+    pub fn from_ascending(runs: impl Iterator<Item = (K, V)>) -> Self {
+        let (mut starts, mut values) = (Vec::new(), Vec::new());
+        for (first, value) in runs {
+            if values.last() != Some(&value) {
+                starts.push(first);
+                values.push(value);
+            }
+        }
+        starts.shrink_to_fit();
+        values.shrink_to_fit();
+        let mut index = Vec::with_capacity(1 << 16);
+        let mut run: u32 = 0;
+        for top in 0..=u16::MAX {
+            // The run of the lowest address of `top` is the last that starts there or before.
+            while next_starts_at_or_below(&starts, run, top) {
+                run = run.saturating_add(1);
+            }
+            index.push(run);
+        }
+        Self { starts, values, index }
+    }
+
+    /// The run that holds `address`.
+    pub fn find(&self, address: K) -> Option<Run<K, V>> {
+        let top = usize::from(address.top());
+        let low = *self.index.get(top)? as usize;
+        let high = match self.index.get(top.saturating_add(1)) {
+            Some(run) => (*run as usize).saturating_add(1),
+            None => self.starts.len(),
+        };
+        let above = self.starts.get(low..high)?.partition_point(|start| *start <= address);
+        self.get(low.saturating_add(above).checked_sub(1)?)
+    }
+
+    /// All runs, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = Run<K, V>> + '_ {
+        (0..self.starts.len()).filter_map(|i| self.get(i))
+    }
+
+    /// Number of runs.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Whether there is no run at all: only when nothing was joined.
+    pub fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    /// Bytes of memory held.
+    pub fn memory_bytes(&self) -> usize {
+        self.starts
+            .capacity()
+            .saturating_mul(size_of::<K>())
+            .saturating_add(self.values.capacity().saturating_mul(size_of::<V>()))
+            .saturating_add(self.index.capacity().saturating_mul(size_of::<u32>()))
+    }
+
+    fn get(&self, i: usize) -> Option<Run<K, V>> {
+        let next = self.starts.get(i.saturating_add(1));
+        Some(Run {
+            first: *self.starts.get(i)?,
+            last: next.and_then(|next| next.before()).unwrap_or(K::MAX),
+            value: *self.values.get(i)?,
+        })
+    }
+}
+
+/// Whether the run after `run` starts at or below the lowest address whose leading bits are `top`.
+fn next_starts_at_or_below<K: Bits>(starts: &[K], run: u32, top: u16) -> bool {
+    let Some(next) = starts.get((run as usize).saturating_add(1)) else { return false };
+    // Not above `top`'s lowest address: either in an earlier block of leading bits, or that address
+    // itself, which is the only one in the block whose predecessor is in another block.
+    next.top() < top
+        || (next.top() == top && next.before().is_none_or(|before| before.top() != top))
+}

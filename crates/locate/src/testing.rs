@@ -1,0 +1,46 @@
+//! Locators for tests, made in memory from a list of networks.
+
+use std::path::Path;
+
+use ipnet::IpNet;
+
+use crate::database::Provides;
+use crate::mmdb_write::{Value, Writer};
+use crate::{Evidence, Locator, OpenError};
+
+/// A locator that knows exactly `networks`; of nested ones the longest prefix counts. It goes
+/// through the bytes of a real database, so tests see what a file would give.
+///
+/// # Errors
+/// When no network has a country or continent and an AS number each: the database would then be
+/// refused as one that lacks what it was opened for.
+pub fn locator(networks: &[(IpNet, Evidence)]) -> Result<Locator, OpenError> {
+    let mut writer = Writer::new("Test", "networks of a test", 0);
+    let provides = Provides {
+        country: networks.iter().any(|(_, e)| e.country.is_some() || e.continent.is_some()),
+        asn: networks.iter().any(|(_, e)| e.asn.is_some()),
+    };
+    for (network, evidence) in networks {
+        writer.insert(*network, &record(*evidence, None));
+    }
+    Locator::from_bytes(Path::new("test.mmdb"), writer.finish(), provides)
+}
+
+/// A record in the nested schema of GeoLite2, country and ASN together.
+pub fn record(evidence: Evidence, as_name: Option<&str>) -> Value {
+    let mut fields = Vec::new();
+    let code = |key, text: &str| Value::Map(vec![(key, Value::Text(text.to_owned()))]);
+    if let Some(country) = evidence.country {
+        fields.push(("country", code("iso_code", country.as_str())));
+    }
+    if let Some(continent) = evidence.continent {
+        fields.push(("continent", code("code", continent.as_str())));
+    }
+    if let Some(asn) = evidence.asn {
+        fields.push(("autonomous_system_number", Value::U32(asn.get())));
+    }
+    if let Some(name) = as_name {
+        fields.push(("autonomous_system_organization", Value::Text(name.to_owned())));
+    }
+    Value::Map(fields)
+}
