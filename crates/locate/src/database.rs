@@ -126,11 +126,7 @@ impl Database {
         Self::read(file, bytes, provides)
     }
 
-    pub(crate) fn read(
-        file: &Path,
-        bytes: Vec<u8>,
-        provides: Provides,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn read(file: &Path, bytes: Vec<u8>, provides: Provides) -> Result<Self, OpenError> {
         let reader = Reader::from_source(bytes)
             .map_err(|source| OpenError::Format { file: file.to_owned(), source })?;
         let metadata = reader.metadata();

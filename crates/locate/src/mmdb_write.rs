@@ -54,7 +54,9 @@ impl Writer {
     pub fn insert(&mut self, network: IpNet, record: &Value) {
         let offset = self.data.store(record);
         let (bits, length) = match network.trunc() {
-            IpNet::V4(v4) => (u128::from(v4.network().to_bits()), v4.prefix_len().saturating_add(96)),
+            IpNet::V4(v4) => {
+                (u128::from(v4.network().to_bits()), v4.prefix_len().saturating_add(96))
+            }
             IpNet::V6(v6) => (v6.network().to_bits(), v6.prefix_len()),
         };
         self.networks.push((bits, length, offset));

@@ -14,8 +14,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use model::{Asn, Continent, CountryCode};
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 
 /// A decoded record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
