@@ -53,6 +53,12 @@ pub enum Output {
         /// Which bytes of the representation.
         bytes: Range<u64>,
     },
+    /// The bytes of this half-filled block are void: its run has ended. They will be asked for from
+    /// the block's start.
+    Discard {
+        /// Which block.
+        block: u32,
+    },
     /// This client cannot be served further: break its transfer off visibly. It is forgotten.
     Fail {
         /// Whom.
@@ -248,8 +254,7 @@ impl Fill {
             self.give_up(id, why);
         } else if !self.clients.values().any(|w| self.runs.get(&id).is_some_and(|r| w.wants(r))) {
             // Nobody is left to try again for.
-            self.runs.remove(&id);
-            self.unplanned = true;
+            self.end(id);
         }
     }
 
@@ -288,9 +293,19 @@ impl Fill {
         }
     }
 
+    /// Ends a run before its time.
+    fn end(&mut self, id: RunId) -> Option<Run> {
+        let run = self.runs.remove(&id)?;
+        if run.pos > self.geometry.start_of(run.blocks.start) {
+            self.outputs.push_back(Output::Discard { block: run.blocks.start });
+        }
+        self.unplanned = true;
+        Some(run)
+    }
+
     /// Ends a run that no master can bring: fails those blocked on it, parks its blocks.
     fn give_up(&mut self, id: RunId, why: Failure) {
-        let Some(run) = self.runs.remove(&id) else { return };
+        let Some(run) = self.end(id) else { return };
         let blocked = |w: &Want| run.blocks.contains(&w.at);
         let lost: Vec<_> =
             self.clients.iter().filter(|(_, w)| blocked(w)).map(|(id, _)| *id).collect();
@@ -299,7 +314,6 @@ impl Fill {
             self.outputs.push_back(Output::Fail { client, why });
         }
         self.parked.extend(run.blocks);
-        self.unplanned = true;
     }
 
     /// Starts runs: for blocks that clients are blocked on first, in order of place, then, while

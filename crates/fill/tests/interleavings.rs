@@ -143,35 +143,29 @@ impl World {
             match output {
                 None => break,
                 Some(Output::Request { run, master, bytes }) => self.request(run, master, bytes),
+                Some(Output::Discard { block }) => assert!(self.buffers.remove(&block).is_some()),
                 Some(Output::Fail { client, .. }) => {
                     assert!(self.clients.remove(&client).is_some(), "{client:?} failed twice");
                     self.failed += 1;
                 }
             }
         }
-        let in_flight: BTreeSet<u32> = self
-            .requests
-            .values()
-            .flat_map(|r| self.geometry.touched_by(r.at..r.bytes.end))
-            .collect();
-        // A half-filled block without a request is given up with its run.
-        self.buffers.retain(|b, _| in_flight.contains(b));
     }
 
     fn read(&mut self) {
         let Self { clients, held, fill, served, .. } = self;
         clients.retain(|id, left| {
             let before = left.start;
-            while !left.is_empty() && held.contains(&left.start) {
+            while left.start < left.end && held.contains(&left.start) {
                 left.start += 1;
             }
-            if left.is_empty() {
+            if left.start >= left.end {
                 fill.handle_gone(*id);
                 *served += 1;
             } else if before != left.start {
                 fill.handle_want(*id, left.clone());
             }
-            !left.is_empty()
+            left.start < left.end
         });
     }
 

@@ -1,0 +1,65 @@
+//! What the edge role is told by its config.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::ByteCount;
+
+/// `[edge]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Addresses to serve clients on, at least one.
+    pub listen: Vec<SocketAddr>,
+    /// Disks, at least one; each object lives on one of them.
+    pub stores: Vec<StoreParams>,
+    /// How long a master may take.
+    pub timeouts: Timeouts,
+    /// Memory for blocks that are being filled; at least two blocks.
+    pub fill_memory: ByteCount,
+}
+
+/// `[[edge.store]]`: one disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreParams {
+    /// Folder, made when it is not there.
+    pub path: PathBuf,
+    /// Bytes it may take: a hard ceiling.
+    pub size: ByteCount,
+    /// Bytes of a block of new objects: a multiple of 4096.
+    pub block_bytes: u32,
+}
+
+/// Limits of patience with masters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For a connection (`connect_timeout_ms`).
+    pub connect: Duration,
+    /// From the request to the head of the answer (`first_byte_timeout_ms`).
+    pub first_byte: Duration,
+    /// Between two pieces of a body (`between_bytes_timeout_ms`).
+    pub between_bytes: Duration,
+}
+
+/// Default of [`StoreParams::block_bytes`].
+pub const BLOCK_BYTES_DEFAULT: u32 = 1 << 20;
+/// Default of [`Params::fill_memory`].
+pub const FILL_MEMORY_DEFAULT: ByteCount = ByteCount(256 << 20);
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(3),
+            first_byte: Duration::from_secs(15),
+            between_bytes: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Params {
+    /// Default patience and memory.
+    pub fn new(listen: Vec<SocketAddr>, stores: Vec<StoreParams>) -> Self {
+        let timeouts = Timeouts::default();
+        Self { listen, stores, timeouts, fill_memory: FILL_MEMORY_DEFAULT }
+    }
+}
