@@ -199,3 +199,41 @@ fn respond(
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixStream;
+
+    #[tokio::test]
+    async fn the_unix_socket_is_private_taken_once_and_answers() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        std::fs::write(&path, "left by a killed process").unwrap();
+        let status = StatusBoard::default();
+        status.set("dns", || serde_json::json!({ "generation": 3 }));
+        let shutdown = Shutdown::default();
+        let listen = AdminListen::Unix(path.clone());
+        start(listen.clone(), Metrics::new(), status.clone(), shutdown.clone()).await.unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        let second = start(listen, Metrics::new(), status, Shutdown::default()).await;
+        assert!(matches!(second, Err(AdminError::UnixInUse(_))));
+
+        for (line, wanted) in [
+            ("GET /status", "\"generation\": 3"),
+            ("GET /metrics", "cacheboy_host_node_map_generation"),
+            ("GET /other", "HTTP/1.1 404"),
+            ("POST /status", "HTTP/1.1 405"),
+        ] {
+            let mut stream = UnixStream::connect(&path).await.unwrap();
+            let request = format!("{line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.contains(wanted), "{line}: {answer}");
+        }
+        shutdown.trigger();
+    }
+}

@@ -249,3 +249,109 @@ impl Follower {
 fn value(text: &str) -> HeaderValue {
     HeaderValue::from_str(text).unwrap_or(HeaderValue::from_static(""))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodemap::AdminMap;
+    use std::collections::BTreeMap;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+    use tokio::sync::mpsc;
+
+    fn document(generation: u64) -> Vec<u8> {
+        NodeMap {
+            format: nodemap::published::FORMAT,
+            generation,
+            publisher: "health1".into(),
+            map: AdminMap::default(),
+            states: BTreeMap::new(),
+        }
+        .to_json()
+    }
+
+    fn context(state_dir: &Path) -> Context {
+        Context {
+            name: "dns1".parse().unwrap(),
+            state_dir: state_dir.to_owned(),
+            metrics: Metrics::new(),
+            status: crate::admin::StatusBoard::default(),
+            shutdown: crate::Shutdown::default(),
+        }
+    }
+
+    /// A publisher that answers each poll with the next reply it is given; gives the heads it saw.
+    async fn publisher() -> (Uri, mpsc::Sender<Vec<u8>>, mpsc::Receiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/node-map", listener.local_addr().unwrap()).parse().unwrap();
+        let (replies, mut next) = mpsc::channel::<Vec<u8>>(8);
+        let (saw, heads) = mpsc::channel(8);
+        tokio::spawn(async move {
+            while let Some(reply) = next.recv().await {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = Vec::new();
+                while !head.ends_with(b"\r\n\r\n") {
+                    head.push(stream.read_u8().await.unwrap());
+                }
+                saw.send(String::from_utf8(head).unwrap()).await.unwrap();
+                stream.write_all(&reply).await.unwrap();
+            }
+        });
+        (url, replies, heads)
+    }
+
+    fn ok(body: &[u8]) -> Vec<u8> {
+        let mut reply =
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len()).into_bytes();
+        reply.extend_from_slice(body);
+        reply
+    }
+
+    async fn generation(following: &mut Following, wanted: u64) {
+        let is = |map: &Option<Arc<NodeMap>>| map.as_ref().is_some_and(|m| m.generation == wanted);
+        following.wait_for(is).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn follows_newer_maps_refuses_others_and_starts_from_the_last_good() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = context(dir.path());
+        let (url, replies, mut heads) = publisher().await;
+        let params = FollowParams { node_map: vec![Source::Http(url)] };
+        let mut following = start(params.clone(), &context);
+        assert!(following.borrow().is_none());
+
+        replies.send(ok(&document(5))).await.unwrap();
+        generation(&mut following, 5).await;
+        let head = heads.recv().await.unwrap();
+        assert!(head.starts_with("GET /node-map?wait=30 "), "{head}");
+        assert!(head.contains("cacheboy-reader: dns1\r\n"), "{head}");
+        assert!(head.contains("cacheboy-generation: 0\r\n"), "{head}");
+
+        let ahead = clock::now().wall_ms + AHEAD_MS_MAX + 60_000;
+        for refused in [ok(&document(4)), ok(b"{}"), ok(&document(ahead)), ok(&document(6))] {
+            replies.send(refused).await.unwrap();
+        }
+        generation(&mut following, 6).await;
+        let errors = |reason| context.metrics.counter(&host::NODE_MAP_ERRORS, &[reason]).get();
+        assert_eq!((errors("older"), errors("invalid"), errors("ahead")), (1, 1, 1));
+        context.shutdown.trigger();
+
+        let again = start(params, &self::context(dir.path()));
+        assert_eq!(again.borrow().as_ref().unwrap().generation, 6);
+    }
+
+    #[tokio::test]
+    async fn follows_a_file_that_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.json");
+        file::write_atomic(&path, &document(1)).unwrap();
+        let context = context(dir.path());
+        let mut following =
+            start(FollowParams { node_map: vec![Source::File(path.clone())] }, &context);
+        generation(&mut following, 1).await;
+        file::write_atomic(&path, &document(2)).unwrap();
+        generation(&mut following, 2).await;
+        context.shutdown.trigger();
+    }
+}
