@@ -24,6 +24,9 @@ use crate::path::TreePath;
 const MAGIC: &str = "cacheboy-content-index";
 /// Version written, and the only one read.
 const VERSION: u32 = 1;
+/// How long a file must have been left alone before it is hashed, in milliseconds. Kernels stamp
+/// files with a clock that ticks each 1 to 10 ms: two writes within one tick look like one.
+const SETTLE_MS: u64 = 50;
 
 /// What a file system says of a file. Two equal stamps of one path mean: not written in between.
 ///
@@ -42,6 +45,15 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Milliseconds to wait at `wall_ms` before this stamp tells any later write: 0 when the file
+    /// was left alone for long enough. A change time in the future (a clock that was set back)
+    /// cannot be waited for, and need not be: a write from now on moves it.
+    pub fn settles_in_ms(&self, wall_ms: u64) -> u64 {
+        let changed_ms = self.ctime_ns.checked_div(1_000_000).unwrap_or_default();
+        let apart_ms = i128::from(wall_ms).abs_diff(changed_ms);
+        SETTLE_MS.saturating_sub(u64::try_from(apart_ms).unwrap_or(u64::MAX))
+    }
+
     /// Whether a file opened under this stamp still has the content it had, judged by a later
     /// stamp of the same open file.
     ///
@@ -86,11 +98,14 @@ impl Index {
         self.files.insert(path, (stamp, digest));
     }
 
-    /// Forgets every file that `keep` does not want; says how many went.
-    pub fn retain(&mut self, mut keep: impl FnMut(&TreePath) -> bool) -> usize {
-        let before = self.files.len();
-        self.files.retain(|path, _| keep(path));
-        before.saturating_sub(self.files.len())
+    /// Forgets the file at `path`; whether it was known.
+    pub fn remove(&mut self, path: &TreePath) -> bool {
+        self.files.remove(path).is_some()
+    }
+
+    /// Every path known, in order.
+    pub fn paths(&self) -> impl Iterator<Item = &TreePath> {
+        self.files.keys()
     }
 
     /// Number of files known.
@@ -198,6 +213,23 @@ mod tests {
     }
 
     #[test]
+    fn a_file_just_written_is_left_to_settle() {
+        let was = stamp(3);
+        let ctime_ms = 1_764_500_000_123;
+        for (wall_ms, wait_ms) in [
+            (ctime_ms, 50),
+            (ctime_ms + 20, 30),
+            (ctime_ms + 50, 0),
+            (ctime_ms + 90_000, 0),
+            (ctime_ms - 1, 49),
+            (ctime_ms - 60_000, 0),
+            (0, 0),
+        ] {
+            assert_eq!(was.settles_in_ms(wall_ms), wait_ms, "{wall_ms}");
+        }
+    }
+
+    #[test]
     fn an_open_file_keeps_its_content_when_only_its_name_changes() {
         let was = stamp(3);
         assert!(was.same_content_as(&Stamp { ctime_ns: 7, ..was }));
@@ -241,8 +273,9 @@ mod tests {
     #[test]
     fn files_that_are_gone_are_forgotten() {
         let mut index = sample();
-        assert_eq!(index.retain(|path| path.as_bytes() != b"b c"), 1);
-        assert_eq!(index.len(), 1);
+        assert!(index.remove(&path("/b%20c")));
+        assert!(!index.remove(&path("/b%20c")));
+        assert!(index.paths().eq([&path("/a/%ff%25")]));
         assert_eq!(index.get(&path("/b%20c"), &stamp(3)), None);
     }
 
