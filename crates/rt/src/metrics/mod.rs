@@ -96,11 +96,19 @@ impl Metrics {
                 Kind::Counter => {
                     let family = IntCounterVec::new(options, metric.labels).expect("a sound table");
                     registry.register(Box::new(family.clone())).expect("unique names");
+                    // A metric without labels shows 0 from the start.
+                    if metric.labels.is_empty() {
+                        family.with_label_values::<&str>(&[]);
+                    }
                     counters.insert(metric.name, family);
                 }
                 Kind::Gauge => {
                     let family = IntGaugeVec::new(options, metric.labels).expect("a sound table");
                     registry.register(Box::new(family.clone())).expect("unique names");
+                    // A metric without labels shows 0 from the start.
+                    if metric.labels.is_empty() {
+                        family.with_label_values::<&str>(&[]);
+                    }
                     gauges.insert(metric.name, family);
                 }
             }
