@@ -1,0 +1,168 @@
+//! Bytes to a query, or the reason why not.
+
+use crate::outcome::{Dropped, Sort};
+use crate::subnet::ClientSubnet;
+use crate::wire::{HEADER_BYTES, LowerName, Reader, UDP_BYTES_PLAIN, option, rtype};
+
+/// What a reply needs to know of a message, whether it was understood or not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head<'a> {
+    pub(crate) id: u16,
+    pub(crate) opcode: u8,
+    pub(crate) recursion_desired: bool,
+    /// The question as it came: name, type and class. Empty when it cannot be read.
+    pub(crate) question: &'a [u8],
+    /// The OPT record, if one was found.
+    pub(crate) edns: Option<Edns>,
+}
+
+/// The OPT record of a query (RFC 6891).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Edns {
+    /// What the client takes over UDP, at least 512.
+    pub(crate) udp_bytes: u16,
+    /// DO (RFC 3225): copied back.
+    pub(crate) dnssec_ok: bool,
+    /// The client's network.
+    pub(crate) subnet: Option<ClientSubnet>,
+}
+
+/// A well-formed query.
+pub(crate) struct Query<'a> {
+    pub(crate) head: Head<'a>,
+    pub(crate) name: LowerName,
+    pub(crate) qtype: u16,
+    pub(crate) qclass: u16,
+}
+
+/// Why a message is not a query that can be looked up.
+pub(crate) enum Fault<'a> {
+    /// Say nothing.
+    Drop(Dropped),
+    /// Say this.
+    Refuse(Head<'a>, Sort),
+}
+
+/// Flags and opcode of the third byte.
+const QR: u8 = 0x80;
+const RD: u8 = 0x01;
+
+/// Reads a message.
+pub(crate) fn read(message: &[u8]) -> Result<Query<'_>, Fault<'_>> {
+    let mut reader = Reader::new(message);
+    let header = (|| {
+        let (id, flags, _) = (reader.u16()?, reader.u8()?, reader.u8()?);
+        Some((id, flags, [reader.u16()?, reader.u16()?, reader.u16()?, reader.u16()?]))
+    })();
+    let Some((id, flags, counts)) = header else {
+        return Err(Fault::Drop(Dropped::Short));
+    };
+    if flags & QR != 0 {
+        return Err(Fault::Drop(Dropped::Response));
+    }
+    let mut head = Head {
+        id,
+        opcode: flags >> 3 & 0xf,
+        recursion_desired: flags & RD != 0,
+        question: &[],
+        edns: None,
+    };
+    if head.opcode != 0 {
+        return Err(Fault::Refuse(head, Sort::NotImp));
+    }
+    let [questions, answers, authorities, additional] = counts;
+    if questions != 1 {
+        return Err(Fault::Refuse(head, Sort::FormErr));
+    }
+    let Some((name, qtype, qclass)) = read_question(&mut reader) else {
+        return Err(Fault::Refuse(head, Sort::FormErr));
+    };
+    let rest = message.len().saturating_sub(reader.left());
+    head.question = message.get(HEADER_BYTES..rest).unwrap_or_default();
+    let before = u32::from(answers).saturating_add(u32::from(authorities));
+    match read_records(&mut reader, before, additional, &mut head.edns) {
+        Ok(()) => Ok(Query { head, name, qtype, qclass }),
+        Err(sort) => Err(Fault::Refuse(head, sort)),
+    }
+}
+
+fn read_question(reader: &mut Reader<'_>) -> Option<(LowerName, u16, u16)> {
+    Some((LowerName::read(reader)?, reader.u16()?, reader.u16()?))
+}
+
+/// Walks all records behind the question: steps over `before` of them, looks for the OPT record
+/// among the `additional` ones. Each takes at least 11 bytes of the message, so forged counts cost
+/// nothing.
+fn read_records(
+    reader: &mut Reader<'_>,
+    before: u32,
+    additional: u16,
+    edns: &mut Option<Edns>,
+) -> Result<(), Sort> {
+    for _ in 0..before {
+        read_record(reader).ok_or(Sort::FormErr)?;
+    }
+    for _ in 0..additional {
+        let record = read_record(reader).ok_or(Sort::FormErr)?;
+        if record.rtype == rtype::OPT {
+            if edns.is_some() || !record.at_root {
+                return Err(Sort::FormErr);
+            }
+            read_edns(&record, edns)?;
+        }
+    }
+    // Bytes that no count speaks of are a broken or smuggling client.
+    if reader.left() == 0 { Ok(()) } else { Err(Sort::FormErr) }
+}
+
+struct Record<'a> {
+    at_root: bool,
+    rtype: u16,
+    class: u16,
+    ttl: [u8; 4],
+    data: &'a [u8],
+}
+
+fn read_record<'a>(reader: &mut Reader<'a>) -> Option<Record<'a>> {
+    let before = reader.left();
+    reader.skip_name()?;
+    let at_root = before.saturating_sub(reader.left()) == 1;
+    let (rtype, class) = (reader.u16()?, reader.u16()?);
+    let ttl = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
+    let length = reader.u16()?;
+    let data = reader.take(usize::from(length))?;
+    Some(Record { at_root, rtype, class, ttl, data })
+}
+
+/// Reads an OPT record into `edns`, which is set even when this fails: the reply to a bad option
+/// carries an OPT record of its own. Unknown options and flags are ignored (RFC 6891 section 6.1).
+fn read_edns(record: &Record<'_>, edns: &mut Option<Edns>) -> Result<(), Sort> {
+    let [_, version, flags, _] = record.ttl;
+    let found = edns.insert(Edns {
+        udp_bytes: record.class.max(UDP_BYTES_PLAIN),
+        dnssec_ok: flags & 0x80 != 0,
+        subnet: None,
+    });
+    // What follows in another version is not known.
+    if version != 0 {
+        return Err(Sort::BadVers);
+    }
+    let mut options = Reader::new(record.data);
+    while options.left() > 0 {
+        let (code, data) = read_option(&mut options).ok_or(Sort::FormErr)?;
+        if code == option::SUBNET {
+            let subnet = ClientSubnet::read(data).ok_or(Sort::FormErr)?;
+            if found.subnet.replace(subnet).is_some() {
+                // Two networks: nobody can say which is meant.
+                found.subnet = None;
+                return Err(Sort::FormErr);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_option<'a>(options: &mut Reader<'a>) -> Option<(u16, &'a [u8])> {
+    let (code, length) = (options.u16()?, options.u16()?);
+    Some((code, options.take(usize::from(length))?))
+}
