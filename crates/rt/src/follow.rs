@@ -57,7 +57,7 @@ pub type Following = watch::Receiver<Option<Arc<NodeMap>>>;
 /// The last good map is read before this returns, so that a role that starts while every publisher
 /// is away has it at once.
 pub fn start(params: FollowParams, context: &Context) -> Following {
-    let last_good = context.state_dir.join("node-map.last-good.json");
+    let last_good = last_good_path(&context.state_dir);
     let first = load_last_good(&last_good);
     let (sender, receiver) = watch::channel(first);
     let mut follower = Follower {
@@ -76,6 +76,11 @@ pub fn start(params: FollowParams, context: &Context) -> Following {
         }
     });
     receiver
+}
+
+/// The file that holds the last map taken over.
+pub fn last_good_path(state_dir: &Path) -> PathBuf {
+    state_dir.join("node-map.last-good.json")
 }
 
 fn load_last_good(path: &Path) -> Option<Arc<NodeMap>> {

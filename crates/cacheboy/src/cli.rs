@@ -1,0 +1,133 @@
+//! The command line: what can be asked, and the help that explains it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A content-delivery network for open-source downloads, in one program.
+///
+/// Edges cache and serve large files, a DNS redirector sends each client to a node near it, a
+/// health checker decides which nodes are up, masters hold the files. A host plays the roles that
+/// its config file has sections for.
+///
+/// Start with `cacheboy demo`: it runs the whole network on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "cacheboy", version, max_term_width = 100, after_help = EXIT_CODES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 it failed or found something, 2 wrong usage.\n\
+     Logs go to standard error; CACHEBOY_LOG chooses their detail (default: info).";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run the whole network on loopback, as real processes
+    Demo(DemoArgs),
+    /// Play every role that the config file has a section for
+    Run(RoleArgs),
+    /// Serve clients from a cache that fills from masters
+    Edge(RoleArgs),
+    /// Answer DNS queries with nodes near the client
+    Dns(RoleArgs),
+    /// Probe nodes and publish the node map
+    Health(RoleArgs),
+    /// Serve a content tree to edges
+    Master(RoleArgs),
+    /// Check config files, map folders and databases, and say what to mend
+    Check(CheckArgs),
+    /// Say where a client would be sent, and why
+    Explain(ExplainArgs),
+    /// Show country and network of an address
+    Lookup(LookupArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArgs {
+    /// Play clients through the network, print what held, and end
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Folder for configs, maps, caches and logs [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Serve this folder instead of generated files; it must hold a file `.cacheboy-tree`
+    #[arg(long, value_name = "DIR", conflicts_with = "check")]
+    pub(crate) content: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RoleArgs {
+    /// The host's config file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// End when the process that started this one ends
+    #[arg(long, hide = true)]
+    pub(crate) end_with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArgs {
+    /// Config files (*.toml), map folders, node maps (*.json), databases (*.mmdb)
+    #[arg(required = true, value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Address of the client
+    pub(crate) client: IpAddr,
+    /// Steered name, or a host or the short name of the project
+    pub(crate) name: String,
+    /// Use the node map that the host with this config file runs on
+    #[arg(long, value_name = "FILE", required_unless_present = "maps")]
+    pub(crate) config: Option<PathBuf>,
+    /// Use these admin maps, as if no node had been probed yet
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub(crate) maps: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) databases: DatabaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LookupArgs {
+    /// The address
+    pub(crate) address: IpAddr,
+    /// Use the databases of this config file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) databases: DatabaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which databases to look into when no config file names them.
+#[derive(Debug, Args)]
+pub(crate) struct DatabaseArgs {
+    /// Country database (MaxMind format) [default: the built-in demo data]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) country: Option<PathBuf>,
+    /// AS number database (MaxMind format) [default: the built-in demo data]
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    pub(crate) asn: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+}
