@@ -44,7 +44,7 @@ pub struct Site {
     /// What the site's uplink carries in all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Rate>,
-    /// Latitude and longitude in degrees.
+    /// Latitude and longitude in degrees, at most six digits after the point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub coordinates: Option<(f64, f64)>,
 }

@@ -8,17 +8,24 @@
 //! A [`Section`] is the one list of the keys that a table may have: the reader refuses all others,
 //! and the reference pages in `docs/` are held against the same list by tests.
 
+mod path;
+mod section;
+mod value;
+
 use std::cell::RefCell;
-use std::fmt::{self, Display};
-use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
+use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use model::{Asn, ByteCount, CountryCode, HostName, Name, Rate};
+use model::Asn;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+pub use self::path::{KeyPath, Step};
+pub(crate) use self::path::{bare_or_quoted, join};
+pub use self::section::{Key, Section};
+pub use self::value::Value;
 use crate::Finding;
 use crate::words::{clip, guess, list};
 
@@ -27,102 +34,6 @@ const FINDINGS_MAX: usize = 500;
 
 /// Syntax errors kept of one file: the first ones are true, later ones often follow from them.
 const SYNTAX_ERRORS_MAX: usize = 5;
-
-/// One key of a [`Section`].
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    /// Its name; a name in capitals stands for any key (`NODE = weight`).
-    pub name: &'static str,
-    /// What its value is, limits included.
-    pub kind: &'static str,
-    /// What holds when it is left out, or `required`.
-    pub default: &'static str,
-    /// What it does.
-    pub meaning: &'static str,
-}
-
-impl Key {
-    fn is_placeholder(&self) -> bool {
-        self.name.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
-    }
-}
-
-/// A table of a TOML file and the keys it may have.
-#[derive(Clone, Copy, Debug)]
-pub struct Section {
-    /// As it is written, for example `[node.NAME]`.
-    pub header: &'static str,
-    /// All keys that are known there.
-    pub keys: &'static [Key],
-}
-
-impl Section {
-    /// The reference table of this section, as the pages in `docs/` carry it.
-    pub fn markdown(&self) -> String {
-        let mut out = String::from("| key | value | default | meaning |\n|---|---|---|---|\n");
-        for key in self.keys {
-            let Key { name, kind, default, meaning } = key;
-            out.push_str(&format!("| `{name}` | {kind} | {default} | {meaning} |\n"));
-        }
-        out
-    }
-}
-
-/// One step of a [`KeyPath`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// Into a table.
-    Key(String),
-    /// Into a list.
-    Index(usize),
-}
-
-/// Where in a document something stands. Prints as a dotted key, list positions left out because
-/// the line shows them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct KeyPath(pub Vec<Step>);
-
-impl KeyPath {
-    /// The path of these keys.
-    pub fn of(keys: &[&str]) -> Self {
-        Self(keys.iter().map(|k| Step::Key((*k).to_owned())).collect())
-    }
-
-    /// This path and one key more.
-    pub fn key(mut self, key: impl Display) -> Self {
-        self.0.push(Step::Key(key.to_string()));
-        self
-    }
-
-    /// This path and one list position more.
-    pub fn index(mut self, index: usize) -> Self {
-        self.0.push(Step::Index(index));
-        self
-    }
-}
-
-impl Display for KeyPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let keys = self.0.iter().filter_map(|step| match step {
-            Step::Key(key) => Some(key),
-            Step::Index(_) => None,
-        });
-        let dotted = keys.fold(String::new(), |path, key| join(&path, key));
-        f.write_str(&dotted)
-    }
-}
-
-/// `path.key`, the key in quotes when it is not a bare one.
-pub(crate) fn join(path: &str, key: &str) -> String {
-    let key = bare_or_quoted(&clip(key));
-    if path.is_empty() { key } else { format!("{path}.{key}") }
-}
-
-/// A key as TOML writes it.
-pub(crate) fn bare_or_quoted(key: &str) -> String {
-    let bare = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    if !key.is_empty() && key.bytes().all(bare) { key.to_owned() } else { format!("{key:?}") }
-}
 
 /// One file being read.
 #[derive(Debug)]
@@ -133,6 +44,8 @@ pub struct Document<'i> {
     root: DeTable<'i>,
     sound: bool,
     findings: RefCell<Vec<Finding>>,
+    /// Of lists from which elements were left out, the positions of those that were kept.
+    kept: RefCell<BTreeMap<String, Vec<usize>>>,
 }
 
 impl<'i> Document<'i> {
@@ -147,17 +60,16 @@ impl<'i> Document<'i> {
             root: root.into_inner(),
             sound: errors.is_empty(),
             findings: RefCell::default(),
+            kept: RefCell::default(),
         };
         let mut last_line = 0;
         for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
-            let line = error.span().map_or(0, |span| document.line_at(span.start));
-            if line != last_line || line == 0 {
-                document.report(
-                    line,
-                    String::new(),
-                    error.message(),
-                    syntax_remedy(error.message()),
-                );
+            let span = error.span().unwrap_or_default();
+            let line = document.line_at(span.start);
+            if line != last_line {
+                let (message, remedy) = (error.message(), syntax_remedy(error.message()));
+                let key = text.get(span).filter(|_| message.starts_with(DUPLICATE));
+                document.report(line, clip(key.unwrap_or_default()), message, remedy);
             }
             last_line = line;
         }
@@ -180,16 +92,22 @@ impl<'i> Document<'i> {
     }
 
     /// The line of what `path` names, or of the nearest table around it that exists; `None` when
-    /// not even the first `depth` steps exist here.
+    /// not even the first `depth` steps exist here. List positions are those of the list as it was
+    /// read, elements that were left out not counted.
     pub fn line_of(&self, path: &KeyPath, depth: usize) -> Option<usize> {
         let mut line = 0;
+        let mut written = String::new();
         let mut table = Some(&self.root);
-        let mut array = None;
+        let mut array: Option<&toml::de::DeArray<'i>> = None;
         for (at, step) in path.0.iter().enumerate() {
             let found = match step {
-                Step::Key(key) => table.and_then(|t| find(t, key)).map(|(k, v)| (k.span(), v)),
+                Step::Key(key) => table.and_then(|t| find(t, key)).map(|(word, value)| {
+                    written = join(&written, word.get_ref());
+                    (word.span(), value)
+                }),
                 Step::Index(index) => {
-                    array.and_then(|a: &toml::de::DeArray<'i>| a.get(*index)).map(|v| (v.span(), v))
+                    let index = self.position(&written, *index);
+                    array.and_then(|a| a.get(index)).map(|value| (value.span(), value))
                 }
             };
             let Some((span, value)) = found else {
@@ -200,6 +118,11 @@ impl<'i> Document<'i> {
             array = value.get_ref().as_array();
         }
         Some(line)
+    }
+
+    /// Where the element stands in the file that was read as number `index` of the list `path`.
+    fn position(&self, path: &str, index: usize) -> usize {
+        self.kept.borrow().get(path).and_then(|kept| kept.get(index).copied()).unwrap_or(index)
     }
 
     /// Adds a finding of this file.
@@ -239,8 +162,11 @@ fn find<'a, 'i>(
     table.get_key_value(key).or_else(|| table.iter().find(|(k, _)| same(k.get_ref())))
 }
 
+/// How the parser's message on a second definition of a key begins; its span is the key.
+const DUPLICATE: &str = "duplicate key";
+
 fn syntax_remedy(message: &str) -> &'static str {
-    if message.starts_with("duplicate key") {
+    if message.starts_with(DUPLICATE) {
         "keep one of the two"
     } else {
         "correct the TOML here: key = value, one a line; text in \"quotes\"; lists in [ ]"
@@ -366,210 +292,6 @@ impl<'a> Word<'a> {
     }
 }
 
-/// A value being read.
-#[derive(Clone, Debug)]
-pub struct Value<'a> {
-    document: &'a Document<'a>,
-    path: String,
-    line: usize,
-    value: &'a DeValue<'a>,
-}
-
-impl<'a> Value<'a> {
-    /// Reports something about this value.
-    pub fn refuse(&self, problem: impl Into<String>, remedy: impl Into<String>) {
-        self.document.report(self.line, self.path.clone(), problem, remedy);
-    }
-
-    /// A string.
-    pub fn text(&self) -> Option<&'a str> {
-        self.value.as_str().or_else(|| self.wrong_type("text", "put it in \"quotes\""))
-    }
-
-    /// `true` or `false`.
-    pub fn bool(&self) -> Option<bool> {
-        self.value.as_bool().or_else(|| self.wrong_type("true or false", "write true or false"))
-    }
-
-    /// A whole number in `range`.
-    pub fn u32_in(&self, range: RangeInclusive<u32>) -> Option<u32> {
-        let wanted = format!("write a whole number from {} to {}", range.start(), range.end());
-        let Some(number) = self.value.as_integer() else {
-            return self.wrong_type("a whole number", &wanted);
-        };
-        let found = u32::from_str_radix(number.as_str(), number.radix()).ok();
-        let found = found.filter(|n| range.contains(n));
-        if found.is_none() {
-            self.refuse(format!("{} is out of range", clip(&number.to_string())), wanted);
-        }
-        found
-    }
-
-    /// A number in `range`, with or without a decimal point.
-    pub fn f64_in(&self, range: RangeInclusive<f64>) -> Option<f64> {
-        let wanted = format!("write a number from {} to {}", range.start(), range.end());
-        let text = match self.value {
-            DeValue::Float(number) => number.as_str(),
-            DeValue::Integer(number) if number.radix() == 10 => number.as_str(),
-            _ => return self.wrong_type("a number", &wanted),
-        };
-        let found = text.parse().ok().filter(|n| range.contains(n));
-        if found.is_none() {
-            self.refuse(format!("{} is out of range", clip(text)), wanted);
-        }
-        found
-    }
-
-    /// A string that is a `T`; `what` says what that is ("a name"), and `T`'s error how to write
-    /// one.
-    pub fn parsed<T: FromStr<Err: Display>>(&self, what: &str) -> Option<T> {
-        self.parse_text(self.text()?, what)
-    }
-
-    fn parse_text<T: FromStr<Err: Display>>(&self, text: &str, what: &str) -> Option<T> {
-        let refuse =
-            |why: T::Err| self.refuse(format!("{:?} is not {what}", clip(text)), why.to_string());
-        text.parse().map_err(refuse).ok()
-    }
-
-    /// The name of a node, site, pool, map, project or master.
-    pub fn name(&self) -> Option<Name> {
-        self.parsed("a name")
-    }
-
-    /// A DNS name.
-    pub fn host_name(&self) -> Option<HostName> {
-        self.parsed("a DNS name")
-    }
-
-    /// A rate such as `"1 Gbit/s"`.
-    pub fn rate(&self) -> Option<Rate> {
-        self.parsed("a rate")
-    }
-
-    /// A size such as `"64 MiB"`.
-    pub fn bytes(&self) -> Option<ByteCount> {
-        self.parsed("a size")
-    }
-
-    /// An ISO 3166-1 country code.
-    pub fn country(&self) -> Option<CountryCode> {
-        self.parsed("a country")
-    }
-
-    /// An AS number, as a number or as text.
-    pub fn asn(&self) -> Option<Asn> {
-        match self.value {
-            DeValue::Integer(number) => self.parse_text(&number.to_string(), "an AS number"),
-            _ => self.parsed("an AS number"),
-        }
-    }
-
-    /// An IP address without port.
-    pub fn ip(&self) -> Option<IpAddr> {
-        let text = self.text()?;
-        let found = text.parse().ok();
-        if found.is_none() {
-            self.refuse(
-                format!("{:?} is not an IP address", clip(text)),
-                "write it without port or prefix length: \"192.0.2.10\" or \"2001:db8::10\"",
-            );
-        }
-        found
-    }
-
-    /// An address and port.
-    pub fn socket_addr(&self) -> Option<SocketAddr> {
-        let text = self.text()?;
-        let found = text.parse().ok();
-        if found.is_none() {
-            self.refuse(
-                format!("{:?} is not an address and port", clip(text)),
-                "write ADDRESS:PORT, IPv6 in brackets: \"192.0.2.10:80\" or \"[2001:db8::10]:80\"",
-            );
-        }
-        found
-    }
-
-    /// A path; a relative one is taken from the folder of the file that is read.
-    pub fn path(&self) -> Option<PathBuf> {
-        let text = self.text()?;
-        if text.is_empty() {
-            self.refuse("is empty", "write the path of a file or folder");
-            return None;
-        }
-        Some(self.document.file.parent().unwrap_or(Path::new("")).join(text))
-    }
-
-    /// A table with the keys of `section`.
-    pub fn table(&self, section: &'static Section) -> Option<Table<'a>> {
-        let Some(entries) = self.value.as_table() else {
-            let header = section.header;
-            return self
-                .wrong_type("a table", &format!("write it as {header} with its keys below"));
-        };
-        Some(Table::open(self.document, self.path.clone(), self.line, entries, section))
-    }
-
-    /// The tables of a `[[list.of.tables]]`.
-    pub fn tables(&self, section: &'static Section) -> Vec<Table<'a>> {
-        self.elements().iter().filter_map(|element| element.table(section)).collect()
-    }
-
-    /// A list of 1 to `max` elements, each read by `read`; `what` names the elements ("addresses").
-    /// Elements that cannot be read are left out.
-    pub fn list_of<T>(
-        &self,
-        max: usize,
-        what: &str,
-        read: impl Fn(&Value<'a>) -> Option<T>,
-    ) -> Vec<T> {
-        let elements = self.elements();
-        if self.value.as_array().is_some_and(|a| a.is_empty()) {
-            self.refuse("is an empty list", format!("give 1 to {max} {what}"));
-        }
-        if elements.len() > max {
-            self.refuse(
-                format!("has {} elements", elements.len()),
-                format!("give at most {max} {what}"),
-            );
-        }
-        elements.iter().take(max).filter_map(read).collect()
-    }
-
-    /// A list of 1 to `max` strings.
-    pub fn string_list(&self, max: usize, what: &str) -> Vec<String> {
-        self.list_of(max, what, |element| element.text().map(str::to_owned))
-    }
-
-    fn elements(&self) -> Vec<Value<'a>> {
-        let Some(array) = self.value.as_array() else {
-            return self.wrong_type("a list", "put it in [brackets]").unwrap_or_default();
-        };
-        let element = |value: &'a Spanned<DeValue<'a>>| Value {
-            document: self.document,
-            path: self.path.clone(),
-            line: self.document.line_at(value.span().start),
-            value: value.get_ref(),
-        };
-        array.iter().map(element).collect()
-    }
-
-    fn wrong_type<T>(&self, wanted: &str, remedy: &str) -> Option<T> {
-        let found = match self.value {
-            DeValue::String(_) => "text",
-            DeValue::Integer(_) => "a whole number",
-            DeValue::Float(_) => "a number with a point",
-            DeValue::Boolean(_) => "true or false",
-            DeValue::Datetime(_) => "a date",
-            DeValue::Array(_) => "a list",
-            DeValue::Table(_) => "a table",
-        };
-        self.refuse(format!("is {found}, not {wanted}"), remedy);
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -596,12 +318,24 @@ mod tests {
 
     #[test]
     fn getters_give_the_value_or_one_finding() {
-        let number = |t: &Table<'_>| drop(t.get("count").and_then(|v| v.u32_in(1..=10)));
-        let size = |t: &Table<'_>| drop(t.get("size").and_then(|v| v.bytes()));
-        let at = |t: &Table<'_>| drop(t.get("at").and_then(|v| v.socket_addr()));
-        let list = |t: &Table<'_>| drop(t.get("at").map(|v| v.list_of(2, "addresses", |v| v.ip())));
-        let need = |t: &Table<'_>| drop(t.need("count", "3"));
-        let table = |t: &Table<'_>| drop(t.get("count").and_then(|v| v.table(&ANY)));
+        let number = |t: &Table<'_>| {
+            let _ = t.get("count").and_then(|v| v.u32_in(1..=10));
+        };
+        let size = |t: &Table<'_>| {
+            let _ = t.get("size").and_then(|v| v.bytes());
+        };
+        let at = |t: &Table<'_>| {
+            let _ = t.get("at").and_then(|v| v.socket_addr());
+        };
+        let list = |t: &Table<'_>| {
+            let _ = t.get("at").map(|v| v.list_of(2, "addresses", |v| v.ip()));
+        };
+        let need = |t: &Table<'_>| {
+            let _ = t.need("count", "3");
+        };
+        let table = |t: &Table<'_>| {
+            let _ = t.get("count").and_then(|v| v.table(&ANY));
+        };
         type Read<'a> = &'a dyn Fn(&Table<'_>);
         let cases: [(&str, Read<'_>, &[&str]); 13] = [
             ("count = 10", &number, &[]),

@@ -30,8 +30,12 @@ pub(crate) fn guess(word: &str, known: &[&str]) -> String {
         return String::new();
     }
     let known = known.iter().filter(|k| k.len() <= CLIP_CHARS);
-    let near = known.map(|k| (distance(word, k), *k)).min();
-    let allowed = (word.len().max(3) / 3).min(3);
+    // Half a name is taken for the whole one: `ttl` for `ttl_s`.
+    let steps = |known: &str| {
+        if word.len() >= 3 && known.starts_with(word) { 1 } else { distance(word, known) }
+    };
+    let near = known.map(|known| (steps(known), *known)).min();
+    let allowed = (word.len() / 3).min(2);
     match near {
         Some((steps, name)) if steps <= allowed => format!("did you mean {name}? "),
         _ => String::new(),
@@ -73,10 +77,13 @@ mod tests {
             ("adresses", "did you mean addresses? "),
             ("stie", "did you mean site? "),
             ("capacity", "did you mean capacity? "),
+            ("cap", "did you mean capacity? "),
+            ("mirror9-us", ""),
             ("weight", ""),
             ("x", ""),
         ] {
-            assert_eq!(guess(word, &["addresses", "site", "capacity"]), expected, "{word}");
+            let known = ["addresses", "site", "capacity", "y", "mirror1-au"];
+            assert_eq!(guess(word, &known), expected, "{word}");
         }
     }
 

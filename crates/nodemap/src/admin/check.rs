@@ -260,24 +260,34 @@ fn zone_of<'a>(map: &'a AdminMap, name: &HostName) -> Option<(&'a HostName, &'a 
 
 fn project_hosts(map: &AdminMap, faults: &mut Vec<Fault>) {
     let mut owners: BTreeMap<&HostPattern, &Name> = BTreeMap::new();
+    let steered: BTreeMap<&HostName, &Name> =
+        map.projects.iter().map(|(name, project)| (&project.name, name)).collect();
     for (name, project) in &map.projects {
         for (at, host) in project.hosts.iter().enumerate() {
-            let Some(owner) = owners.insert(host, name) else { continue };
-            let path = entry("project", name).key("hosts").index(at);
-            let (problem, remedy) = match host {
-                _ if owner == name => {
+            let owner = owners.insert(host, name);
+            let path = || entry("project", name).key("hosts").index(at);
+            let (problem, remedy) = match (host, owner) {
+                (host, Some(owner)) if owner == name => {
                     (format!("{:?} is there twice", String::from(host.clone())), "take one out")
                 }
-                HostPattern::Exact(host) => (
+                (HostPattern::Exact(host), Some(owner)) => (
                     format!("{host} is already a host of project {owner}"),
                     "give every host to one project",
                 ),
-                HostPattern::Any => (
+                (HostPattern::Any, Some(owner)) => (
                     format!("project {owner} already takes all hosts"),
                     "name the hosts of at least one of the two",
                 ),
+                (HostPattern::Exact(host), None) => match steered.get(host) {
+                    Some(other) if *other != name => (
+                        format!("{host} is the name of project {other}"),
+                        "leave it to that project",
+                    ),
+                    _ => continue,
+                },
+                (HostPattern::Any, None) => continue,
             };
-            push(faults, path, problem, remedy);
+            push(faults, path(), problem, remedy);
         }
     }
 }
@@ -309,7 +319,7 @@ fn project_names(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fau
         for (other_name, other) in &map.projects {
             if let Some(node) = node_above(map, steered, other) {
                 let problem = format!(
-                    "{steered} collides with {node}.{}: node {node} in project {other_name}",
+                    "{steered} collides with {node}.{}, the name of node {node} in project {other_name}",
                     other.name
                 );
                 push(faults, path(), problem, "rename the project or the node");

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::Finding;
 use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
+use crate::words::clip;
 
 /// A map file larger than this is refused.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -199,7 +200,7 @@ fn read_coordinates(value: &Value<'_>) -> Option<(f64, f64)> {
         value.list_of(2, "numbers, latitude and longitude", |v| Some(v.f64_in(-180.0..=180.0)));
     match numbers.as_slice() {
         [Some(latitude), Some(longitude)] if latitude.abs() <= 90.0 => {
-            return Some((*latitude, *longitude));
+            return Some((to_micro_degrees(*latitude), to_micro_degrees(*longitude)));
         }
         // A number that is none was reported.
         numbers if numbers.contains(&None) => {}
@@ -209,6 +210,11 @@ fn read_coordinates(value: &Value<'_>) -> Option<(f64, f64)> {
         ),
     }
     None
+}
+
+/// A tenth of a metre is near enough, and so few digits survive JSON exactly.
+fn to_micro_degrees(degrees: f64) -> f64 {
+    (degrees * 1e6).round() / 1e6
 }
 
 fn read_node(table: &Table<'_>) -> Option<Node> {
@@ -316,7 +322,7 @@ fn read_project(table: &Table<'_>) -> Option<Project> {
     let name = table.need("name", "\"PROJECT.cdn.example\"").and_then(|v| v.host_name());
     let hosts = table
         .need("hosts", "[\"download.PROJECT.example\"]")
-        .map(|v| v.list_of(limits::HOSTS, "hosts", |v| host_pattern(v)))
+        .map(|v| v.list_of(limits::HOSTS, "hosts", host_pattern))
         .unwrap_or_default();
     let map = table.need("map", "\"default\"").and_then(|v| v.name());
     let ttl_s = table.get("ttl_s").and_then(|v| v.u32_in(limits::TTL_S));
@@ -333,10 +339,25 @@ fn read_project(table: &Table<'_>) -> Option<Project> {
 }
 
 fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
-    if value.text()? == "*" {
-        return Some(HostPattern::Any);
+    let text = value.text()?;
+    let refuse = |problem: &str, remedy: &str| {
+        value.refuse(format!("{:?} {problem}", clip(text)), remedy);
+        None
+    };
+    match text {
+        "*" => Some(HostPattern::Any),
+        text if text.contains('/') => {
+            refuse("is a URL", "write its host alone, without http:// and path")
+        }
+        text if text.contains(':') => {
+            refuse("has a port", "write the host alone; it holds on every port")
+        }
+        text if text.contains('*') => refuse(
+            "is a pattern",
+            "write every host out, or \"*\" alone for all that no other project has",
+        ),
+        _ => value.host_name().map(HostPattern::Exact),
     }
-    value.host_name().map(HostPattern::Exact)
 }
 
 fn read_all_down(value: &Value<'_>) -> Option<AllDown> {
@@ -344,7 +365,7 @@ fn read_all_down(value: &Value<'_>) -> Option<AllDown> {
     let read = AllDown::try_from(text.to_owned());
     if read.is_err() {
         value.refuse(
-            format!("{:?} is no way to answer", crate::words::clip(text)),
+            format!("{:?} is no way to answer", clip(text)),
             "write last-good, all, pool:NAME, nodata or servfail",
         );
     }

@@ -16,18 +16,22 @@ pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
         None
     };
     let Some(rest) = text.strip_prefix("http://") else {
-        return refuse(
-            "does not begin with http://",
-            "write http://HOST[:PORT][/PREFIX]; this version fills over plain HTTP only, https:// \
-             comes with a later one",
-        );
+        if text.starts_with("https://") {
+            return refuse(
+                "needs HTTPS, which this version does not speak to masters",
+                "write http://HOST[:PORT][/PREFIX]; https:// comes with a later version",
+            );
+        }
+        return refuse("does not begin with http://", "write http://HOST[:PORT][/PREFIX]");
     };
     let (authority, prefix) = match rest.find('/') {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
     if authority.contains('@') {
-        return refuse("carries a user name", "take out what stands before the @");
+        // What stands there may be a password: it is not repeated.
+        value.refuse("carries a user name", "take out all between http:// and the @");
+        return None;
     }
     if !is_host_and_port(authority) {
         return refuse(
@@ -36,7 +40,7 @@ pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
              address in [brackets], the port from 1 to 65535",
         );
     }
-    if !prefix.bytes().all(is_path_byte) {
+    if !is_path(prefix) {
         return refuse(
             "has a prefix that is no plain path",
             "leave out ? and #, and write other characters than letters, digits and -._~!$&'()*+,;=:@ \
@@ -60,8 +64,16 @@ pub(super) fn read_host(value: &Value<'_>) -> Option<String> {
     None
 }
 
-fn is_path_byte(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@%/".contains(&b)
+/// RFC 3986 `path-abempty`.
+fn is_path(text: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@/".contains(&b);
+    let mut parts = text.split('%');
+    let first = parts.next().unwrap_or_default();
+    let escaped = |part: &str| {
+        let hex = part.as_bytes().first_chunk::<2>();
+        hex.is_some_and(|hex| hex.iter().all(u8::is_ascii_hexdigit)) && part.bytes().all(plain)
+    };
+    first.bytes().all(plain) && parts.all(escaped)
 }
 
 /// RFC 3986 `host [":" port]` without user and without empty port.
@@ -121,6 +133,16 @@ mod tests {
             "[a]:1",
         ] {
             assert!(!is_host_and_port(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn paths() {
+        for good in ["", "/", "/vlc", "/a%20b/c", "/a:@!$&'()*+,;=~"] {
+            assert!(is_path(good), "{good}");
+        }
+        for bad in ["/a b", "/a?b", "/a#b", "/%", "/%2", "/%2g", "/a%zz", "/ä", "/\n"] {
+            assert!(!is_path(bad), "{bad}");
         }
     }
 }

@@ -92,7 +92,7 @@ pub(super) const SITE: Section = Section {
             "coordinates",
             "`[latitude, longitude]`, degrees, -90 to 90 and -180 to 180",
             "none",
-            "where it is on the globe; for people",
+            "where it is on the globe, rounded to six digits after the point; for people",
         ),
     ],
 };

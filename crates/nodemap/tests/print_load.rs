@@ -1,0 +1,354 @@
+//! Whatever map we hold, what we print of it loads back to the same map, and the published document
+//! made of it parses back to the same document.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+
+use model::{Asn, ByteCount, Continent, CountryCode, Family, Name, NodeState, Rate, State};
+use nodemap::admin::{self, AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa};
+use nodemap::published::{FORMAT, NodeMap, NodeStates, ParseError};
+use nodemap::{SteeringMap, Zone};
+use proptest::collection::{btree_map, btree_set, vec};
+use proptest::option;
+use proptest::prelude::*;
+
+fn name(kind: &str, index: usize) -> Name {
+    format!("{kind}{index}").parse().unwrap()
+}
+
+fn site() -> impl Strategy<Value = Site> {
+    let degrees = |max: i32| (-max..=max).prop_map(|micro| f64::from(micro) / 1e6);
+    let coordinates = option::of((degrees(90_000_000), degrees(180_000_000)));
+    (option::of(any::<u64>()), coordinates)
+        .prop_map(|(capacity, coordinates)| Site { capacity: capacity.map(Rate), coordinates })
+}
+
+fn country() -> impl Strategy<Value = CountryCode> {
+    prop::sample::select(&["AU", "BR", "DE", "GB", "JP", "NZ", "US", "ZA"][..])
+        .prop_map(|c| c.parse().unwrap())
+}
+
+fn asn() -> impl Strategy<Value = Asn> {
+    (1..=u32::MAX).prop_map(|n| Asn::new(n).unwrap())
+}
+
+/// Node number `index`; its addresses are made of the index, so that no two nodes share one.
+fn node(index: usize, sites: usize) -> impl Strategy<Value = Node> {
+    let byte = u8::try_from(index).unwrap();
+    let v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte));
+    let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, byte.into()));
+    let addresses = prop::sample::select(vec![vec![v4], vec![v6], vec![v4, v6], vec![v6, v4]]);
+    let rest = (option::of(country()), option::of(asn()), option::of(any::<u64>()));
+    (0..sites, addresses, rest, option::of(any::<String>())).prop_map(
+        |(site, addresses, (country, asn, capacity), sponsor)| Node {
+            site: name("s", site),
+            country,
+            asn,
+            addresses,
+            capacity: capacity.map(Rate),
+            sponsor,
+        },
+    )
+}
+
+fn pool(nodes: usize) -> impl Strategy<Value = BTreeMap<Name, u32>> {
+    btree_map((0..nodes).prop_map(|n| name("n", n)), 0..=65_535u32, 1..=nodes).prop_map(
+        |mut pool| {
+            if pool.values().all(|weight| *weight == 0) {
+                pool.values_mut().for_each(|weight| *weight = 1);
+            }
+            pool
+        },
+    )
+}
+
+/// A map whose default list holds all pools, so that none is unused.
+fn steering(pools: usize) -> impl Strategy<Value = SteeringMap> {
+    let all: Vec<Name> = (0..pools).map(|p| name("p", p)).collect();
+    let list = prop::sample::subsequence(all.clone(), 1..=pools).prop_shuffle();
+    let continents = prop::sample::select(&Continent::ALL[..]);
+    (
+        Just(all).prop_shuffle(),
+        btree_map(continents, list.clone(), 0..4),
+        btree_map(country(), list.clone(), 0..4),
+        btree_map(asn(), list, 0..4),
+    )
+        .prop_map(|(default, continent, country, asn)| SteeringMap {
+            default,
+            continent,
+            country,
+            asn,
+        })
+}
+
+fn zone(index: usize) -> impl Strategy<Value = Zone> {
+    let apex = format!("z{index}.example");
+    let below = move |label: &str| format!("{label}.{apex}").parse().unwrap();
+    let address = any::<[u8; 4]>().prop_map(|[_, b, c, d]| IpAddr::V4(Ipv4Addr::new(10, b, c, d)));
+    let hosts = btree_map("h[0-9]{1,2}", vec(address, 1..2), 0..3);
+    let text = any::<String>().prop_filter("fits a TXT string", |t| t.len() <= 255);
+    let txt = btree_map("_?t[0-9]{1,2}", vec(text, 1..3), 0..3);
+    (hosts, txt, 5..=86_400u32, 0..=10_800u32).prop_map(
+        move |(hosts, txt, ttl_s, negative_ttl_s)| Zone {
+            ns: vec!["ns1.example.net".parse().unwrap(), "ns2.example.net".parse().unwrap()],
+            soa: Soa { contact: below("noc"), negative_ttl_s },
+            ttl_s,
+            hosts: hosts.into_iter().map(|(h, a)| (below(&h), a)).collect(),
+            txt: txt.into_iter().map(|(t, s)| (below(&t), s)).collect(),
+        },
+    )
+}
+
+fn all_down(pools: usize) -> impl Strategy<Value = AllDown> {
+    prop_oneof![
+        Just(AllDown::LastGood),
+        Just(AllDown::All),
+        Just(AllDown::NoData),
+        Just(AllDown::ServFail),
+        (0..pools).prop_map(|p| AllDown::Pool(name("p", p))),
+    ]
+}
+
+fn master() -> impl Strategy<Value = Master> {
+    let url = "http://(m[0-9]\\.example|192\\.0\\.2\\.9|\\[2001:db8::9\\])(:80[0-9]{2})?(/([a-z]|%20){1,6}){0,2}";
+    let host = option::of("[a-z]{1,8}\\.example(:[1-9][0-9]{0,3})?");
+    (url, host).prop_map(|(url, host)| Master { url, host })
+}
+
+fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Project> {
+    let masters = btree_set(master(), 1..4);
+    (all_down(pools), 5..=86_400u32, masters, any::<bool>()).prop_map(
+        move |(all_down, ttl_s, masters, any_host)| {
+            let mut hosts = vec![HostPattern::Exact(format!("h{index}.example").parse().unwrap())];
+            if index == 0 && any_host {
+                hosts.push(HostPattern::Any);
+            }
+            Project {
+                name: format!("c{index}.z0.example").parse().unwrap(),
+                hosts,
+                // Every map is used: the first projects take one each.
+                map: name("m", index % maps),
+                ttl_s,
+                all_down,
+                masters: masters.into_iter().enumerate().map(|(i, m)| (name("o", i), m)).collect(),
+            }
+        },
+    )
+}
+
+fn numbered<T: std::fmt::Debug, S: Strategy<Value = T>>(
+    count: usize,
+    make: impl Fn(usize) -> S,
+) -> impl Strategy<Value = Vec<T>> {
+    (0..count).map(make).collect::<Vec<_>>()
+}
+
+fn named<T>(kind: &str, values: Vec<T>) -> BTreeMap<Name, T> {
+    values.into_iter().enumerate().map(|(i, value)| (name(kind, i), value)).collect()
+}
+
+/// Maps that hold all rules, with up to a few entries of each kind.
+fn admin_map() -> impl Strategy<Value = AdminMap> {
+    (1..4usize, 1..6usize, 1..5usize, 1..3usize, 1..3usize, 0..3usize).prop_flat_map(
+        |(sites, nodes, pools, maps, zones, more_projects)| {
+            (
+                numbered(sites, |_| site()),
+                numbered(nodes, move |i| node(i, sites)),
+                numbered(pools, move |_| pool(nodes)),
+                numbered(maps, move |_| steering(pools)),
+                numbered(zones, zone),
+                numbered(maps + more_projects, move |i| project(i, maps, pools)),
+            )
+                .prop_map(|(sites, nodes, pools, maps, zones, projects)| AdminMap {
+                    sites: named("s", sites),
+                    nodes: named("n", nodes),
+                    pools: named("p", pools),
+                    maps: named("m", maps),
+                    zones: zones
+                        .into_iter()
+                        .enumerate()
+                        .map(|(i, zone)| (format!("z{i}.example").parse().unwrap(), zone))
+                        .collect(),
+                    projects: named("x", projects),
+                })
+        },
+    )
+}
+
+fn load(text: &str) -> Result<AdminMap, Vec<nodemap::Finding>> {
+    admin::load(&[(PathBuf::from("printed.toml"), text.to_owned())])
+}
+
+/// A node map of `map` in which every node is up.
+fn published(map: AdminMap) -> NodeMap {
+    let up = || NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
+    let state = |node: &Node, family| node.addresses_of(family).next().map(|_| up());
+    let states = map.nodes.iter().map(|(name, node)| {
+        let v4 = state(node, Family::V4);
+        (name.clone(), NodeStates { v4, v6: state(node, Family::V6) })
+    });
+    let states = states.collect();
+    NodeMap { format: FORMAT, generation: 7, publisher: "health1".into(), map, states }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn what_is_printed_loads_back(map in admin_map()) {
+        let text = map.print();
+        match load(&text) {
+            Ok(read) => {
+                prop_assert_eq!(&read, &map, "{}", text);
+                prop_assert_eq!(read.print(), text);
+                prop_assert_eq!(admin::diff(&map, &read), Vec::<String>::new());
+            }
+            Err(findings) => {
+                let findings: Vec<String> = findings.iter().map(ToString::to_string).collect();
+                prop_assert!(false, "{}\n{}", findings.join("\n"), text);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_published_parses_back(map in admin_map()) {
+        let document = published(map);
+        let bytes = document.to_json();
+        let read = NodeMap::parse(&bytes).unwrap();
+        prop_assert_eq!(&read, &document);
+        prop_assert_eq!(read.to_json(), bytes);
+    }
+
+    #[test]
+    fn two_maps_differ_exactly_when_a_line_says_so(old in admin_map(), new in admin_map()) {
+        prop_assert_eq!(admin::diff(&old, &new).is_empty(), old == new);
+    }
+}
+
+const SMALL: &str = r#"
+[site.s]
+[node.n]
+site = "s"
+addresses = ["192.0.2.1"]
+[pool]
+p = { n = 1 }
+[map.default]
+default = ["p"]
+[map.default.asn]
+7545 = ["p"]
+[zone."cdn.example"]
+ns = ["ns1.example"]
+soa = { contact = "noc.cdn.example" }
+[project.x]
+name = "x.cdn.example"
+hosts = ["x.example"]
+map = "default"
+master = { m1 = { url = "http://m1.example/a/" } }
+"#;
+
+#[test]
+fn a_map_prints_in_one_stable_form() {
+    let expected = r#"[site.s]
+
+[node.n]
+addresses = ["192.0.2.1"]
+site = "s"
+
+[pool.p]
+n = 1
+
+[map.default]
+asn.7545 = ["p"]
+default = ["p"]
+
+[zone."cdn.example"]
+ns = ["ns1.example"]
+soa.contact = "noc.cdn.example"
+soa.negative_ttl_s = 60
+ttl_s = 3600
+
+[project.x]
+all_down = "last-good"
+hosts = ["x.example"]
+map = "default"
+master.m1.url = "http://m1.example/a"
+name = "x.cdn.example"
+ttl_s = 60
+"#;
+    assert_eq!(load(SMALL).unwrap().print(), expected);
+}
+
+#[test]
+fn a_difference_is_one_line_a_change_in_words() {
+    let old = load(SMALL).unwrap();
+    let mut new = old.clone();
+    new.sites.insert("t".parse().unwrap(), Site { capacity: Some(Rate(1_000)), coordinates: None });
+    new.pools.get_mut("p").unwrap().insert("n".parse().unwrap(), 50);
+    let map = new.maps.get_mut("default").unwrap();
+    map.asn.clear();
+    map.country.insert("AU".parse().unwrap(), vec!["p".parse().unwrap()]);
+    new.projects.clear();
+    assert_eq!(
+        admin::diff(&old, &new),
+        [
+            "site.t added: capacity = \"1 kbit/s\"",
+            "pool.p.n changed: 1 -> 50",
+            "map.default.asn.7545 removed: it was [\"p\"]",
+            "map.default.country.AU added: [\"p\"]",
+            "project.x removed: it had all_down = \"last-good\", hosts = [\"x.example\"], map = \
+             \"default\", master.m1.url = \"http://m1.example/a\", name = \"x.cdn.example\", ttl_s = 60",
+        ]
+    );
+    // Quantities of one value are one value, however they are written.
+    assert_eq!("1000 B".parse::<ByteCount>(), "1 kB".parse());
+}
+
+#[test]
+fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
+    let good = published(load(SMALL).unwrap());
+    type Edit = fn(&mut NodeMap);
+    let cases: [(Edit, &str); 9] = [
+        (
+            |d| d.format = 2,
+            "node map format 2 is newer than this program reads (1): upgrade this host",
+        ),
+        (|d| d.format = 0, "inconsistent node map: format 0 was never written"),
+        (|d| d.map.sites.clear(), "inconsistent node map: node.n.site: there is no site s"),
+        (|d| d.map.maps.clear(), "inconsistent node map: project.x.map: there is no map default"),
+        (|d| d.map.pools.clear(), "inconsistent node map: map.default.default: there is no pool p"),
+        (
+            |d| d.map.maps.values_mut().for_each(|m| m.default.clear()),
+            "inconsistent node map: map.default has an empty list of pools",
+        ),
+        (
+            |d| d.map.projects.values_mut().for_each(|p| p.masters.clear()),
+            "inconsistent node map: project.x has no masters",
+        ),
+        (|d| d.states.clear(), "inconsistent node map: node n has v4 addresses, but no v4 state"),
+        (
+            |d| drop(d.states.insert("m".parse().unwrap(), NodeStates::default())),
+            "inconsistent node map: there is a state of node m, but no such node",
+        ),
+    ];
+    for (edit, expected) in cases {
+        let mut document = good.clone();
+        edit(&mut document);
+        let refused = NodeMap::parse(&document.to_json()).unwrap_err();
+        assert_eq!(refused.to_string(), expected);
+    }
+    assert!(matches!(NodeMap::parse(b"{}"), Err(ParseError::Json(_))));
+    assert!(matches!(NodeMap::parse(b""), Err(ParseError::Json(_))));
+}
+
+#[test]
+fn fields_of_later_versions_are_ignored() {
+    let good = published(load(SMALL).unwrap());
+    let mut document: serde_json::Value = serde_json::from_slice(&good.to_json()).unwrap();
+    document["signature_hint"] = "later".into();
+    document["map"]["nodes"]["n"]["trust"] = "full".into();
+    document["states"]["n"]["v4"]["load"] = 3.into();
+    assert_eq!(NodeMap::parse(document.to_string().as_bytes()).unwrap(), good);
+}

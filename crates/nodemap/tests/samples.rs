@@ -1,0 +1,78 @@
+//! Everything that is shown to people is true: the sample maps load, the reference page has the
+//! keys that the code has, and its examples load.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use model::Asn;
+use nodemap::admin::{self, AdminMap, schema};
+
+fn top(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn clean(read: Result<AdminMap, Vec<nodemap::Finding>>) -> AdminMap {
+    read.unwrap_or_else(|findings| {
+        let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        panic!("{}", lines.join("\n"))
+    })
+}
+
+#[test]
+fn the_sample_maps_load_clean() {
+    let map = clean(admin::load_dir(&top("maps")));
+    let sizes = [map.sites.len(), map.nodes.len(), map.pools.len(), map.zones.len()];
+    assert_eq!(sizes, [7, 8, 7, 1]);
+    let waix = &map.maps["default"].asn[&Asn::new(7545).unwrap()];
+    assert_eq!(waix.iter().map(|p| p.as_str()).collect::<Vec<_>>(), ["waix", "asia", "world"]);
+    let videolan = &map.projects["videolan"];
+    assert_eq!(videolan.masters["m1"].url, "http://master1.example:8080/vlc");
+    assert_eq!(videolan.ttl_s, 60);
+    let printed = map.print();
+    assert_eq!(clean(admin::load(&[(PathBuf::from("printed.toml"), printed)])), map);
+}
+
+#[test]
+fn the_reference_page_has_every_key_as_the_code_knows_it() {
+    let page = std::fs::read_to_string(top("docs/maps.md")).unwrap();
+    for section in schema::SECTIONS {
+        let wanted = format!("### `{}`\n\n", section.header);
+        let (_, rest) = page.split_once(&wanted).unwrap_or_else(|| {
+            panic!("docs/maps.md has no heading {wanted:?}");
+        });
+        let part = rest.split("\n### ").next().unwrap();
+        let table = section.markdown();
+        assert!(part.contains(&table), "docs/maps.md: under {wanted:?} must stand\n{table}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_reference_page_load_as_one_map() {
+    let page = std::fs::read_to_string(top("docs/maps.md")).unwrap();
+    let examples: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert!(examples.len() >= 6, "{}", examples.len());
+    let files: Vec<(PathBuf, String)> = examples
+        .iter()
+        .enumerate()
+        .map(|(at, text)| (PathBuf::from(format!("example {}", at + 1)), (*text).to_owned()))
+        .collect();
+    clean(admin::load(&files));
+}
+
+#[test]
+fn the_defaults_of_the_reference_page_are_those_of_the_code() {
+    let default = |header: &str, key: &str| {
+        let section = schema::SECTIONS.iter().find(|s| s.header == header).unwrap();
+        section.keys.iter().find(|k| k.name == key).unwrap().default
+    };
+    assert_eq!(default("[zone.\"NAME\"]", "ttl_s"), schema::ZONE_TTL_S.to_string());
+    assert_eq!(
+        default("[zone.\"NAME\".soa]", "negative_ttl_s"),
+        schema::NEGATIVE_TTL_S.to_string()
+    );
+    assert_eq!(default("[project.NAME]", "ttl_s"), schema::PROJECT_TTL_S.to_string());
+    let all_down = String::from(admin::AllDown::default());
+    assert_eq!(default("[project.NAME]", "all_down"), format!("`{all_down}`"));
+}
