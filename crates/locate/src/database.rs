@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use maxminddb::{MaxMindDbError, Reader};
+use maxminddb::{MaxMindDbError, Reader, WithinOptions};
 use serde::Serialize;
 
 use crate::record::Record;
@@ -142,42 +142,60 @@ impl Database {
         };
         let mut database = Self { info, v4: Vec::new(), v6: Vec::new(), records: Vec::new() };
         let mut seen = HashMap::new();
-        database.read_v4(&reader, &mut seen)?;
+        let has_v4_part = database.read_v4(&reader, &mut seen)?;
         if reader.metadata().ip_version == 6 {
-            database.read_v6(&reader, &mut seen)?;
+            database.read_v6(&reader, &mut seen, has_v4_part)?;
         }
         database.info.networks = database.v4.len().saturating_add(database.v6.len());
         database.check_provides()?;
         Ok(database)
     }
 
+    /// Gives whether the tree has an IPv4 part: networks of its own below `::/96`.
     fn read_v4(
         &mut self,
         reader: &Reader<Vec<u8>>,
         seen: &mut HashMap<usize, u32>,
-    ) -> Result<(), OpenError> {
+    ) -> Result<bool, OpenError> {
         let mut spans = Vec::new();
-        self.walk(reader, "0.0.0.0/0", seen, |address, length, record| {
-            let (first, length) = match address {
-                IpAddr::V4(v4) => (v4.to_bits(), u32::from(length)),
-                // One IPv6 record spans the whole IPv4 part of the tree.
-                IpAddr::V6(_) => (0, 0),
-            };
-            let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
-            spans.push(Span { first: first & !hosts, last: first | hosts, record });
-            spans.len()
-        })?;
+        let mut has_v4_part = true;
+        self.walk(
+            reader,
+            "0.0.0.0/0",
+            seen,
+            WithinOptions::default(),
+            |address, length, record| {
+                let (first, length) = match address {
+                    IpAddr::V4(v4) => (v4.to_bits(), u32::from(length)),
+                    // One IPv6 record spans all of IPv4.
+                    IpAddr::V6(_) => {
+                        has_v4_part = false;
+                        (0, 0)
+                    }
+                };
+                let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
+                spans.push(Span { first: first & !hosts, last: first | hosts, record });
+                spans.len()
+            },
+        )?;
         self.v4 = spans;
-        Ok(())
+        Ok(has_v4_part)
     }
 
     fn read_v6(
         &mut self,
         reader: &Reader<Vec<u8>>,
         seen: &mut HashMap<usize, u32>,
+        has_v4_part: bool,
     ) -> Result<(), OpenError> {
         let mut spans = Vec::new();
-        self.walk(reader, "::/0", seen, |address, length, record| {
+        // By default the reader leaves out what only repeats the IPv4 part at other places. Where a
+        // single record takes the place of that part, it would leave out all its networks.
+        let options = match has_v4_part {
+            true => WithinOptions::default(),
+            false => WithinOptions::default().include_aliased_networks(),
+        };
+        self.walk(reader, "::/0", seen, options, |address, length, record| {
             // Databases keep IPv4 at ::/96; the walk gives those networks as IPv4.
             if let IpAddr::V6(v6) = address {
                 let first = v6.to_bits();
@@ -197,12 +215,13 @@ impl Database {
         reader: &Reader<Vec<u8>>,
         within: &str,
         seen: &mut HashMap<usize, u32>,
+        options: WithinOptions,
         mut found: impl FnMut(IpAddr, u8, u32) -> usize,
     ) -> Result<(), OpenError> {
         let file = self.info.file.clone();
         let damaged = |source| OpenError::Damaged { file: file.clone(), source };
         let within = within.parse().map_err(MaxMindDbError::InvalidNetwork).map_err(damaged)?;
-        for result in reader.within(within, Default::default()).map_err(damaged)? {
+        for result in reader.within(within, options).map_err(damaged)? {
             let result = result.map_err(damaged)?;
             let network = result.network().map_err(damaged)?;
             let Some(offset) = result.offset() else { continue };

@@ -29,3 +29,6 @@ pub mod testing;
 
 pub use database::{DatabaseInfo, OpenError};
 pub use locator::{Evidence, Locator};
+
+#[cfg(test)]
+mod tests;

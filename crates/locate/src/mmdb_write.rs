@@ -312,3 +312,59 @@ fn control(out: &mut Vec<u8>, kind: u8, size: usize) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tree_records_have_the_smallest_size_that_fits() {
+        let mut tree = Tree::default();
+        tree.set(1 << 127, 1, Child::Data(0x01_02_03));
+        // One node: left empty (1), right data at 1 + 16 + offset.
+        assert_eq!(tree.write(9), (24, vec![0, 0, 1, 1, 2, 0x14]));
+        tree.set(1 << 127, 1, Child::Data(0x0201_0000));
+        assert_eq!(tree.write(1 << 24), (28, vec![0, 0, 1, 0x02, 1, 0, 0x11]));
+        assert_eq!(tree.write(1 << 28), (32, vec![0, 0, 0, 1, 2, 1, 0, 0x11]));
+    }
+
+    #[test]
+    fn values_are_encoded_as_the_format_says() {
+        let encoded = |value: &Value| {
+            let mut out = Vec::new();
+            inline(&mut out, value);
+            out
+        };
+        assert_eq!(encoded(&Value::U32(0)), [6 << 5]);
+        assert_eq!(encoded(&Value::U32(64_496)), [6 << 5 | 2, 0xfb, 0xf0]);
+        assert_eq!(encoded(&Value::U64(1)), [1, 2, 1]);
+        assert_eq!(encoded(&Value::Text("AU".into())), [2 << 5 | 2, b'A', b'U']);
+        assert_eq!(encoded(&Value::Array(vec![Value::U16(5)])), [1, 4, 5 << 5 | 1, 5]);
+        for (length, head) in [
+            (28, vec![2 << 5 | 28]),
+            (29, vec![2 << 5 | 29, 0]),
+            (284, vec![2 << 5 | 29, 255]),
+            (285, vec![2 << 5 | 30, 0, 0]),
+            (542, vec![2 << 5 | 30, 1, 1]),
+        ] {
+            assert_eq!(encoded(&Value::Text("x".repeat(length)))[..head.len()], head, "{length}");
+        }
+    }
+
+    #[test]
+    fn pointers_count_from_where_the_shorter_end() {
+        for (to, bytes) in [
+            (0, vec![1 << 5, 0]),
+            (2_047, vec![1 << 5 | 7, 0xff]),
+            (2_048, vec![1 << 5 | 1 << 3, 0, 0]),
+            (526_335, vec![1 << 5 | 1 << 3 | 7, 0xff, 0xff]),
+            (526_336, vec![1 << 5 | 2 << 3, 0, 0, 0]),
+            (134_744_063, vec![1 << 5 | 2 << 3 | 7, 0xff, 0xff, 0xff]),
+            (134_744_064, vec![1 << 5 | 3 << 3, 8, 8, 8, 0]),
+        ] {
+            let mut out = Vec::new();
+            pointer(&mut out, to);
+            assert_eq!(out, bytes, "{to}");
+        }
+    }
+}

@@ -155,3 +155,79 @@ fn next_starts_at_or_below<K: Bits>(starts: &[K], run: u32, top: u16) -> bool {
     next.top() < top
         || (next.top() == top && next.before().is_none_or(|before| before.top() != top))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn prefix_len_is_the_shortest_inside_the_run() {
+        for (address, first, last, length) in [
+            (0, 0, u32::MAX, 0),
+            (0x0a00_0001, 0x0a00_0000, 0x0aff_ffff, 8),
+            (0x0a00_0001, 0x0a00_0001, 0x0a00_0001, 32),
+            // Aligned blocks around the address grow only as far as both ends allow.
+            (0x0a00_0001, 0x0a00_0000, 0x0a00_0002, 31),
+            (0x0a00_0002, 0x0a00_0000, 0x0a00_0002, 32),
+            (0, 0, 0x7fff_ffff, 1),
+            (u32::MAX, 0x8000_0001, u32::MAX, 2),
+        ] {
+            assert_eq!(prefix_len(address, first, last), length, "{address:x} {first:x}-{last:x}");
+        }
+        assert_eq!(prefix_len(1u128 << 127, 1u128 << 127, u128::MAX), 1);
+    }
+
+    #[test]
+    fn equal_neighbours_are_joined_and_the_ends_belong_to_runs() {
+        let runs = Runs::from_ascending(
+            [(0u32, 'a'), (5, 'a'), (0x1_0000, 'b'), (0x1_0001, 'c'), (u32::MAX, 'd')].into_iter(),
+        );
+        let all: Vec<_> = runs.iter().map(|r| (r.first, r.last, r.value)).collect();
+        assert_eq!(
+            all,
+            [
+                (0, 0xffff, 'a'),
+                (0x1_0000, 0x1_0000, 'b'),
+                (0x1_0001, u32::MAX - 1, 'c'),
+                (u32::MAX, u32::MAX, 'd')
+            ]
+        );
+        assert_eq!(runs.find(u32::MAX).unwrap().value, 'd');
+        assert_eq!(runs.find(0).unwrap().value, 'a');
+        let one = Runs::from_ascending([(0u128, 1)].into_iter());
+        assert_eq!(one.find(77), Some(Run { first: 0, last: u128::MAX, value: 1 }));
+    }
+
+    proptest! {
+        #[test]
+        fn find_agrees_with_a_linear_scan(
+            mut borders in prop::collection::vec((any::<u32>(), 0u8..=32, 0u8..3), 0..40),
+            probes in prop::collection::vec(any::<u32>(), 20),
+        ) {
+            // Borders at round places as well, where blocks of the index begin.
+            for (first, shift, _) in &mut borders {
+                *first = first.checked_shr((*shift).into()).unwrap_or(0)
+                    .checked_shl((*shift).into()).unwrap_or(0);
+            }
+            borders.push((0, 0, 0));
+            borders.sort_unstable();
+            borders.dedup_by_key(|(first, ..)| *first);
+            let runs = Runs::from_ascending(borders.iter().map(|(first, _, v)| (*first, *v)));
+            let edges = borders.iter().flat_map(|(f, ..)| [*f, f.wrapping_sub(1), f.wrapping_add(1)]);
+            for at in edges.chain(probes) {
+                let slow = borders.iter().rfind(|(first, ..)| *first <= at).unwrap().2;
+                let run = runs.find(at).unwrap();
+                prop_assert_eq!(run.value, slow);
+                prop_assert!(run.first <= at && at <= run.last);
+            }
+            let all: Vec<_> = runs.iter().collect();
+            prop_assert_eq!((all[0].first, all[all.len() - 1].last), (0, u32::MAX));
+            for pair in all.windows(2) {
+                prop_assert_eq!(pair[0].last + 1, pair[1].first);
+                prop_assert_ne!(pair[0].value, pair[1].value);
+            }
+        }
+    }
+}
