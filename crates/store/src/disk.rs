@@ -1,4 +1,4 @@
-//! The seam to the disk.
+//! The seam to the disk: the few operations the store is built of.
 
 use std::fs::File;
 use std::io;
@@ -9,14 +9,14 @@ use std::path::Path;
 pub struct Entry {
     /// File name without its folder.
     pub name: String,
-    /// Bytes the file system has allocated for it.
+    /// Bytes the file system has allocated for it (holes do not count).
     pub allocated_bytes: u64,
 }
 
 /// What the store asks of a disk. Paths are relative to the folder the disk was made for. All
 /// calls block.
 pub trait Disk: Send + Sync {
-    /// Makes a folder; one that exists is fine.
+    /// Makes a folder and its parents; one that exists is fine.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
     /// Makes or empties a file and opens it for reading and writing.
     fn create(&self, path: &Path) -> io::Result<File>;
@@ -34,7 +34,7 @@ pub trait Disk: Send + Sync {
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Makes the names in a folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
-    /// Renames inside one folder, replacing what has the new name.
+    /// Renames inside one folder, replacing what has the new name, in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -1,13 +1,52 @@
-//! Temporary text: the tour follows.
+//! Representations as blocks on a disk: what an edge has in its cache.
+//!
+//! A representation is one version of an object: an opaque head, a length, and its body in blocks
+//! that may arrive in any order. Its body file holds body byte N at offset N, so that a held run
+//! of bytes is an [`Extent`]: a file, an offset and a length that can be sent as they are.
+//!
+//! Invariants
+//! - A byte given out is the byte that was stored: a block counts as held only after its write
+//!   went through; its CRC32C is written down with it and compared at its first use after the
+//!   store was opened. A block in doubt is a miss.
+//! - Kill the process at any instant: every representation is right or absent afterwards, and
+//!   what [`Store::flush`] had finished is there. The same holds after power loss.
+//! - The files never occupy more than [`Params::capacity`]: room is reserved before it is used,
+//!   and given back only once the file system has given it back. Folders are not counted.
+//! - While anybody holds a reference to a representation, none of its blocks is removed.
+//! - A disk that fails makes writes fail; what is held is still read.
+//!
+//! Tour, in the order of a representation's life: [`store`](Store) creates it and finds it again;
+//! [`representation`](Representation) takes and gives its blocks; `flush` makes it durable, in
+//! the bytes that `meta` knows (`docs/formats/store.md`); `shared` keeps the budget and chooses by
+//! `sieve` whom to evict; `recover` brings everything back at the next start.
+//! [`disk`] is the seam to the operating system, and [`testing`] a disk that lies, breaks and
+//! loses power.
+//!
+//! Knows nothing of HTTP, time or any runtime. All but [`Store::get`], [`Store::set_head`],
+//! [`Store::usage`] and the getters of a representation may block on the disk.
+#![warn(clippy::indexing_slicing)]
 
 pub mod disk;
+mod flush;
+mod index;
+mod meta;
+mod names;
+mod recover;
 mod representation;
+mod shared;
+mod sieve;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
 
 pub use disk::{Disk, Entry};
+pub use names::Key;
+pub use recover::OpenError;
 pub use representation::{Extent, Representation};
-pub use store::{OpenError, Params, Store, Usage, WriteError};
-
-/// Name of a cached thing: 128 bits of a collision-resistant hash, made by the caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub [u8; 16]);
+pub use shared::WriteError;
+pub use store::{Params, Store, Usage};

@@ -1,19 +1,28 @@
-//! The store.
+//! The store as its user sees it: create, find, remove, count.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use model::{ByteCount, Now};
+use model::ByteCount;
 
-use crate::{Disk, Key, Representation};
+use crate::meta::{self, HEAD_BYTES_MAX};
+use crate::names::{Key, Part, Place};
+use crate::representation::Representation;
+use crate::shared::{Shared, WriteError};
 
 /// How a store is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct Params {
-    /// Bytes the store may occupy on its disk: a hard ceiling.
+    /// Bytes the store may occupy on its disk: a hard ceiling over all its files.
     pub capacity: ByteCount,
-    /// Bytes of a block of new representations: a multiple of 4096. Default 1 MiB.
+    /// Bytes of a block of new representations: a multiple of 4096, at most 64 MiB.
     pub block_bytes: u32,
+}
+
+impl Params {
+    /// Block size unless the configuration says otherwise: 1 MiB.
+    pub const BLOCK_BYTES: u32 = 1024 * 1024;
 }
 
 /// Figures of a store.
@@ -23,65 +32,149 @@ pub struct Usage {
     pub objects: u64,
     /// Bytes on disk, those of removed but still used representations included.
     pub bytes: u64,
-    /// The ceiling.
+    /// The ceiling of `bytes`.
     pub capacity: u64,
     /// Representations evicted since the store was opened.
     pub evictions: u64,
     /// Blocks that turned out bad since the store was opened.
     pub corrupt_blocks: u64,
-    /// Failed writes to the disk since the store was opened.
+    /// Refused writes, syncs and removals since the store was opened.
     pub write_errors: u64,
 }
 
-/// Why a store cannot be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {}
-
-/// Why something was not stored. The content can still be passed to the client.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {}
-
-/// A disk's worth of representations. Cheap calls: `get`, `set_head`, `usage`; the others block.
-#[derive(Debug)]
-pub struct Store {}
+/// A disk's worth of representations. Dropping it keeps the files; what was not flushed is then
+/// missing at the next start.
+pub struct Store {
+    pub(crate) shared: Arc<Shared>,
+    block_bytes: u32,
+    next_id: AtomicU64,
+}
 
 impl Store {
-    /// Opens a store and recovers what is there; what is doubtful is dropped. Blocks.
-    pub fn open(_disk: Arc<dyn Disk>, _params: Params) -> Result<Self, OpenError> {
-        todo!()
+    pub(crate) fn with_next_id(shared: Arc<Shared>, block_bytes: u32, next_id: u64) -> Self {
+        Self { shared, block_bytes, next_id: AtomicU64::new(next_id) }
     }
-    /// The visible representation of a key. Never touches the disk.
-    pub fn get(&self, _key: &Key) -> Option<Arc<Representation>> {
-        todo!()
+
+    /// The visible representation of a key, marked as asked for. Never touches the disk.
+    pub fn get(&self, key: &Key) -> Option<Arc<Representation>> {
+        let index = self.shared.index();
+        let rep = index.get(key)?;
+        rep.visit();
+        Some(Arc::clone(rep))
     }
+
     /// Starts a representation without blocks and makes it the visible one of its key. The former
     /// one stays readable for those who hold it. Blocks.
     pub fn create(
         &self,
-        _key: Key,
-        _head: Bytes,
-        _length: u64,
+        key: Key,
+        head: Bytes,
+        length: u64,
     ) -> Result<Arc<Representation>, WriteError> {
-        todo!()
+        check_head(&head)?;
+        let capacity = self.shared.capacity;
+        if length > capacity || meta::block_count(length, self.block_bytes).is_none() {
+            return Err(WriteError::TooLarge { length, capacity });
+        }
+        let place = Place { key, id: self.next_id.fetch_add(1, Relaxed) };
+        let path = place.path(Part::Body);
+        let disk = &self.shared.disk;
+        let file = self
+            .shared
+            .with_file_to_spare(|| disk.create(&path))
+            .map_err(|error| self.shared.refused("create a file", error))?;
+        if let Err(error) = disk.set_len(&file, length) {
+            // An empty file under a name that is not used again; the next start sweeps it up.
+            let _ = self.shared.remove_file(place, Part::Body);
+            return Err(self.shared.refused("size a file", error));
+        }
+        self.shared.touch(place.folder());
+        let shared = Arc::clone(&self.shared);
+        let rep = Representation::create(shared, place, head, length, self.block_bytes, file);
+        let former = self.shared.index_mut().insert(Arc::clone(&rep));
+        self.retire(former);
+        if length == 0 {
+            // Complete from the start: no block will ever mark it.
+            rep.mark_dirty();
+        }
+        Ok(rep)
     }
-    /// Replaces the head of a representation (after a 304); body and length stay.
-    pub fn set_head(&self, _rep: &Representation, _head: Bytes) -> Result<(), WriteError> {
-        todo!()
+
+    /// Replaces the head of a representation (after a 304); body and length stay. Never touches
+    /// the disk.
+    pub fn set_head(&self, rep: &Representation, head: Bytes) -> Result<(), WriteError> {
+        check_head(&head)?;
+        rep.set_head(head);
+        Ok(())
     }
+
     /// Makes a key a miss; whether there was something. Blocks.
-    pub fn remove(&self, _key: &Key) -> bool {
-        todo!()
+    pub fn remove(&self, key: &Key) -> bool {
+        let former = self.shared.index_mut().remove(key);
+        self.retire(former)
     }
-    /// Makes this representation invisible unless another has already taken its place. Blocks.
-    pub fn discard(&self, _rep: &Representation) -> bool {
-        todo!()
+
+    /// Makes this representation a miss, unless another has taken its place already. Blocks.
+    pub fn discard(&self, rep: &Representation) -> bool {
+        self.shared.discard(rep.place())
     }
-    /// Makes everything stored so far durable: to be called each second. Blocks.
-    pub fn flush(&self, _now: Now) {
-        todo!()
-    }
+
     /// Figures for metrics and status.
     pub fn usage(&self) -> Usage {
-        todo!()
+        let counts = &self.shared.counts;
+        Usage {
+            objects: u64::try_from(self.shared.index().len()).unwrap_or(u64::MAX),
+            bytes: self.shared.used(),
+            capacity: self.shared.capacity,
+            evictions: counts.evictions.load(Relaxed),
+            corrupt_blocks: counts.corrupt_blocks.load(Relaxed),
+            write_errors: counts.write_errors.load(Relaxed),
+        }
+    }
+
+    fn retire(&self, rep: Option<Arc<Representation>>) -> bool {
+        rep.is_some_and(|rep| {
+            self.shared.retire(&rep);
+            true
+        })
+    }
+}
+
+impl Shared {
+    /// Makes exactly this representation a miss. Blocks.
+    pub(crate) fn discard(&self, place: Place) -> bool {
+        let rep = self.index_mut().remove_place(place);
+        rep.is_some_and(|rep| {
+            self.retire(&rep);
+            true
+        })
+    }
+
+    /// Takes a representation that has left the index off the disk, now or with the remains.
+    fn retire(&self, rep: &Representation) {
+        if let Err(error) = rep.retire() {
+            self.refused("remove a file", error);
+        }
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // Representations know the shared part and the other way round: cut the circle.
+        let held = self.shared.index_mut().clear();
+        drop(held);
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({:?})", self.usage())
+    }
+}
+
+fn check_head(head: &Bytes) -> Result<(), WriteError> {
+    match head.len() {
+        bytes if bytes > HEAD_BYTES_MAX => Err(WriteError::HeadTooLarge { bytes }),
+        _ => Ok(()),
     }
 }

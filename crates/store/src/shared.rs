@@ -1,0 +1,292 @@
+//! What a store and all its representations share: the disk, the budget, the index, the remains.
+//!
+//! Budget: `used` counts the bytes of all files, rounded up to allocation units. Room is reserved
+//! before it is used. A removed representation's bytes stay counted until its last reference is
+//! gone and its files are unlinked; until then its [`Remains`] wait. Unlinking is done by whoever
+//! needs room or flushes, never by the thread that happens to drop the last reference.
+//!
+//! Lock order: `flushing`, `room`, then a representation's locks or `index`, then the short leaf locks.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
+
+use crate::disk::Disk;
+use crate::index::Index;
+use crate::meta::UNIT_BYTES;
+use crate::names::{Part, Place};
+use crate::representation::Representation;
+
+/// Body files kept open for the next use; beyond that the one opened first is closed.
+const OPEN_FILES_MAX: usize = 4096;
+
+/// Why something was not stored. The content can still be passed on to the client.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// Everything that could make room is in use.
+    #[error("the store is full and all it holds is in use")]
+    NoRoom,
+    /// The object is larger than the whole store.
+    #[error("{length} bytes do not fit into a store of {capacity}")]
+    TooLarge {
+        /// Bytes of the object.
+        length: u64,
+        /// Bytes of the store.
+        capacity: u64,
+    },
+    /// The head is larger than the format allows.
+    #[error("a head of {bytes} bytes is too large to be stored")]
+    HeadTooLarge {
+        /// Bytes of the head.
+        bytes: usize,
+    },
+    /// Not the number of bytes that this block has, or no such block.
+    #[error("block {block} has {expected} bytes, not {given}")]
+    WrongLength {
+        /// The block.
+        block: u32,
+        /// What it has; 0 when there is no such block.
+        expected: u32,
+        /// What was given.
+        given: usize,
+    },
+    /// The block is held with other bytes: these are not of the same representation.
+    #[error("block {block} is held with other bytes: upstream sent two versions under one validator")]
+    Differs {
+        /// The block.
+        block: u32,
+    },
+    /// The disk refused.
+    #[error("cannot {action} on the disk of the store")]
+    Disk {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Files of a removed representation that nobody references any more.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    pub(crate) place: Place,
+    /// Reserved bytes that come free with the metadata file; 0: it is gone already.
+    pub(crate) meta_bytes: u64,
+    /// The same for a temporary metadata file.
+    pub(crate) temp_bytes: u64,
+    /// Reserved bytes that come free with the body file.
+    pub(crate) body_bytes: u64,
+}
+
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) evictions: AtomicU64,
+    pub(crate) corrupt_blocks: AtomicU64,
+    pub(crate) write_errors: AtomicU64,
+}
+
+pub(crate) struct Shared {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) capacity: u64,
+    pub(crate) counts: Counts,
+    index: RwLock<Index>,
+    used: AtomicU64,
+    /// Held by the one thread that flushes.
+    pub(crate) flushing: Mutex<()>,
+    /// Held by the one thread that is making room.
+    room: Mutex<()>,
+    remains: Mutex<Vec<Remains>>,
+    dirty: Mutex<Vec<Place>>,
+    /// Folders whose names have changed since the last flush.
+    touched: Mutex<BTreeSet<u8>>,
+    open_files: Mutex<VecDeque<Weak<Representation>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(disk: Arc<dyn Disk>, capacity: u64) -> Self {
+        Self {
+            disk,
+            capacity,
+            counts: Counts::default(),
+            index: RwLock::default(),
+            used: AtomicU64::new(0),
+            flushing: Mutex::new(()),
+            room: Mutex::new(()),
+            remains: Mutex::default(),
+            dirty: Mutex::default(),
+            touched: Mutex::default(),
+            open_files: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
+        self.index.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// Counts bytes that are on the disk already, ceiling or not.
+    pub(crate) fn charge(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Counts bytes that are about to be used, after making room for them. Blocks.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), WriteError> {
+        if self.try_reserve(bytes) {
+            return Ok(());
+        }
+        let _room = lock(&self.room);
+        loop {
+            self.clear_remains()?;
+            if self.try_reserve(bytes) {
+                return Ok(());
+            }
+            if !self.evict_one()? {
+                return Err(WriteError::NoRoom);
+            }
+        }
+    }
+
+    /// Evicts until the ceiling holds: for what was found at the start.
+    pub(crate) fn shrink(&self) -> Result<(), WriteError> {
+        self.reserve(0)
+    }
+
+    fn try_reserve(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.capacity);
+        self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// Takes one representation off the disk's books; `false` when all are in use. When its
+    /// metadata cannot be removed the disk is not writable: it is put back, still good to read.
+    fn evict_one(&self) -> Result<bool, WriteError> {
+        let Some(victim) = self.index_mut().take_victim() else { return Ok(false) };
+        if let Err(error) = victim.retire() {
+            let mut index = self.index_mut();
+            if index.get(victim.key()).is_none() {
+                victim.revive();
+                index.insert(victim);
+            }
+            return Err(self.refused("remove a file", error));
+        }
+        self.counts.evictions.fetch_add(1, Relaxed);
+        Ok(true)
+    }
+
+    pub(crate) fn leave_remains(&self, remains: Remains) {
+        lock(&self.remains).push(remains);
+    }
+
+    /// Unlinks what nobody references any more and gives its bytes back.
+    pub(crate) fn clear_remains(&self) -> Result<(), WriteError> {
+        let mut waiting = std::mem::take(&mut *lock(&self.remains));
+        while let Some(mut remains) = waiting.pop() {
+            if let Err(error) = self.unlink(&mut remains) {
+                waiting.push(remains);
+                lock(&self.remains).append(&mut waiting);
+                return Err(self.refused("remove a file", error));
+            }
+        }
+        Ok(())
+    }
+
+    fn unlink(&self, remains: &mut Remains) -> io::Result<()> {
+        for (bytes, part) in
+            [(&mut remains.meta_bytes, Part::Meta), (&mut remains.temp_bytes, Part::MetaTemp)]
+        {
+            if *bytes > 0 {
+                self.remove_file(remains.place, part)?;
+                self.release(std::mem::take(bytes));
+            }
+        }
+        self.remove_file(remains.place, Part::Body)?;
+        self.release(std::mem::take(&mut remains.body_bytes));
+        Ok(())
+    }
+
+    /// Removes a file if it is there.
+    pub(crate) fn remove_file(&self, place: Place, part: Part) -> io::Result<()> {
+        match self.disk.remove(&place.path(part)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => self.touch(place.folder()),
+        }
+        Ok(())
+    }
+
+    /// Counts a refusal of the disk and makes it an error.
+    pub(crate) fn refused(&self, action: &'static str, source: io::Error) -> WriteError {
+        self.counts.write_errors.fetch_add(1, Relaxed);
+        WriteError::Disk { action, source }
+    }
+
+    pub(crate) fn touch(&self, folder: u8) {
+        lock(&self.touched).insert(folder);
+    }
+
+    pub(crate) fn take_touched(&self) -> BTreeSet<u8> {
+        std::mem::take(&mut *lock(&self.touched))
+    }
+
+    pub(crate) fn note_dirty(&self, place: Place) {
+        lock(&self.dirty).push(place);
+    }
+
+    pub(crate) fn take_dirty(&self) -> Vec<Place> {
+        std::mem::take(&mut *lock(&self.dirty))
+    }
+
+    /// Remembers that `rep` keeps its file open, and closes the one that was opened first when
+    /// there are too many.
+    pub(crate) fn note_open(&self, rep: &Arc<Representation>) {
+        let first = {
+            let mut open = lock(&self.open_files);
+            open.push_back(Arc::downgrade(rep));
+            if open.len() > OPEN_FILES_MAX { open.pop_front() } else { None }
+        };
+        if let Some(rep) = first.and_then(|rep| rep.upgrade()) {
+            rep.close_file();
+        }
+    }
+
+    /// Runs `open`; when this process has too many files open, closes what is kept open for
+    /// convenience and tries once more.
+    pub(crate) fn with_file_to_spare<T>(
+        &self,
+        mut open: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        const ENFILE: i32 = 23;
+        const EMFILE: i32 = 24;
+        match open() {
+            Err(error) if matches!(error.raw_os_error(), Some(EMFILE | ENFILE)) => {
+                let kept = std::mem::take(&mut *lock(&self.open_files));
+                kept.iter().filter_map(Weak::upgrade).for_each(|rep| rep.close_file());
+                open()
+            }
+            result => result,
+        }
+    }
+}
+
+/// Bytes as the file system allocates them.
+pub(crate) fn units(bytes: u64) -> u64 {
+    bytes.div_ceil(UNIT_BYTES).saturating_mul(UNIT_BYTES)
+}
+
+/// A lock whose holder panicked is taken all the same: every critical section here leaves its
+/// data whole at each step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
