@@ -30,7 +30,8 @@
 //!   [`Checker::handle_reader`];
 //! - what to do next: [`Checker::poll_due`], [`Checker::poll_publish`], [`Checker::poll_timeout`];
 //!   to be asked after each of the above and when the timeout is reached;
-//! - getters: [`Checker::overview`], [`Checker::params`], [`Checker::map`];
+//! - getters: [`Checker::overview`], [`Checker::map`], [`Checker::is_holding`],
+//!   [`Checker::readers`];
 //! - commands: none yet.
 
 use std::collections::BTreeMap;
@@ -114,6 +115,8 @@ impl Params {
 #[derive(Debug)]
 struct Watched {
     state: NodeState,
+    /// The address whose evidence the reason tells.
+    speaker: Option<IpAddr>,
     addresses: BTreeMap<IpAddr, Tracked>,
 }
 
@@ -173,14 +176,19 @@ impl Checker {
         checker
     }
 
-    /// The parameters in use.
-    pub fn params(&self) -> &Params {
-        &self.params
-    }
-
     /// The admin map in use.
     pub fn map(&self) -> &AdminMap {
         &self.map
+    }
+
+    /// Whether states are held because everything fails at once (H1).
+    pub fn is_holding(&self) -> bool {
+        self.holding
+    }
+
+    /// Readers remembered.
+    pub fn readers(&self) -> usize {
+        self.generation.readers().len()
     }
 
     /// Takes the states of `last` over for the addresses that are still there.
@@ -241,8 +249,11 @@ impl Checker {
                 if addresses.is_empty() {
                     continue;
                 }
-                let state = known.map_or_else(|| NodeState::unprobed(now.wall_ms), |k| k.state);
-                let mut watched = Watched { state, addresses };
+                let (state, speaker) = known.map_or_else(
+                    || (NodeState::unprobed(now.wall_ms), None),
+                    |k| (k.state, k.speaker),
+                );
+                let mut watched = Watched { state, speaker, addresses };
                 watched.refresh(now);
                 self.watched.insert((name.clone(), family), watched);
             }
@@ -423,7 +434,8 @@ impl Checker {
 }
 
 impl Watched {
-    /// Draws the family's state from its addresses: the worst one speaks.
+    /// Draws the family's state from its addresses: the worst one speaks, and goes on speaking for
+    /// as long as none is worse, so that the reason does not wander.
     fn refresh(&mut self, now: Now) -> Change {
         // Of equally bad ones, a confirmed failure is the better evidence, and everything must be
         // confirmed to call the family up or unknown without reserve.
@@ -433,7 +445,9 @@ impl Watched {
             State::Unknown => (2, t.confirmed),
             State::Up => (3, t.confirmed),
         };
-        let Some((address, worst)) = self.addresses.iter().min_by_key(|(_, t)| rank(t)) else {
+        let by_rank =
+            |(address, t): &(&IpAddr, &Tracked)| (rank(t), self.speaker != Some(**address));
+        let Some((address, worst)) = self.addresses.iter().min_by_key(by_rank) else {
             return Change::Nothing;
         };
         let reason = if self.addresses.len() > 1 && worst.confirmed {
@@ -441,14 +455,17 @@ impl Watched {
         } else {
             worst.reason.clone()
         };
-        if self.state.state != worst.state {
+        let confirmed = worst.confirmed && self.state.reason.starts_with(UNCONFIRMED);
+        let change = if self.state.state != worst.state {
             self.state = NodeState { state: worst.state, reason, since_ms: now.wall_ms };
             Change::State
-        } else if worst.confirmed && self.state.reason.starts_with(UNCONFIRMED) {
+        } else if confirmed || self.speaker.is_some_and(|speaker| speaker != *address) {
             self.state.reason = reason;
             Change::Words
         } else {
             Change::Nothing
-        }
+        };
+        self.speaker = Some(*address);
+        change
     }
 }

@@ -81,6 +81,21 @@ pub enum Failure {
     },
 }
 
+impl Failure {
+    /// One stable word, for metrics.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Unreachable(_) => "unreachable",
+            Self::NoAnswer { .. } => "no-answer",
+            Self::Closed => "closed",
+            Self::NotHttp => "not-http",
+            Self::Status(_) => "status",
+            Self::TooLarge { .. } => "too-large",
+        }
+    }
+}
+
 /// Where the count of one address stands.
 #[derive(Debug)]
 pub(crate) struct Tracked {

@@ -1,17 +1,62 @@
-//! The health role.
+//! The health role: probes every node, keeps its state, publishes the node map.
+//!
+//! # A tour in flow order
+//! 1. [`Health::bind`] reads the maps and the last node map, publishes a first one and opens the
+//!    listeners; [`Health::serve`] runs.
+//! 2. `maps`: notices edits of the maps folder.
+//! 3. `probe`: one HTTP request to one address, and what it means.
+//! 4. `desk`: what tasks share: the checker machine of `health-proto` and what it last published.
+//! 5. `drive`: the one loop that feeds the machine and does what it asks.
+//! 6. `keep`: the node map on disk.
+//! 7. `answer`: `/node-map` and `/status` over HTTP.
+//!
+//! # Invariants
+//! - All decisions are the machine's; this crate moves bytes.
+//! - H2: the node map on disk is written whole before it is published, unless the disk takes longer
+//!   than half a second or fails: then the clients' need goes first.
+//! - A maps folder with findings changes nothing but what is shown of it.
+//! - Bounded: probes under way, bytes read of each answer, connections, readers remembered.
+//!
+//! Does not know what a client is, nor how nodes are chosen.
+#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use rt::Context;
+use health_proto::{Checker, ParamsError};
+use nodemap::{AdminMap, Finding, NodeMap};
 use rt::listen::ListenError;
+use rt::{Context, clock, file, follow, listen};
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+mod answer;
+mod desk;
+mod drive;
+mod keep;
+mod maps;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+use answer::Answerer;
+use desk::{Desk, Published};
+use keep::Keeper;
+use maps::Folder;
+use probe::Prober;
+
+/// Name of the published node map in the state directory.
+const STATE_FILE: &str = "node-map.json";
 
 /// `[health]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
     /// Where `/node-map` and `/status` are served.
-    pub listen: SocketAddr,
+    pub listen: Vec<SocketAddr>,
     /// The folder of admin maps.
     pub maps: PathBuf,
     /// How nodes are probed.
@@ -46,32 +91,144 @@ impl Default for ProbeParams {
 /// Why the role could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address could not be bound.
+    /// An address could not be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A bound listener does not say its address.
+    #[error("cannot learn the address of a listener")]
+    Address(#[source] io::Error),
+    /// The timing cannot work.
+    #[error("[health.probe]: {0}")]
+    Timing(ParamsError),
+    /// The path cannot be asked for.
+    #[error("[health.probe] path: {0:?} is no URL path: write one that begins with /")]
+    Path(String),
+    /// There are no sound maps, and none of an earlier run either.
+    #[error("the maps cannot be used:{}", lines(.0))]
+    Maps(Vec<Finding>),
 }
 
-/// The role, bound to its address.
+/// Each finding on a line of its own.
+fn lines(findings: &[Finding]) -> String {
+    findings.iter().fold(String::new(), |mut text, finding| {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "\n  {finding}");
+        text
+    })
+}
+
+/// The role with its listeners open and a first node map published.
 #[derive(Debug)]
 pub struct Health {
-    params: Params,
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    folder: Folder,
+    prober: Arc<Prober>,
+    desk: Arc<Desk>,
+    keeper: Keeper,
     context: Context,
 }
 
 impl Health {
-    /// Loads the maps and binds the address.
+    /// Reads the maps and the last run's node map, publishes, and opens the listeners. Reads and
+    /// writes files; must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// What stands in the way of starting. Faulty maps do only when there is no earlier node map to
+    /// go on with: a checker that restarts must not stop because of an edit.
     pub fn bind(params: Params, context: Context) -> Result<Self, Error> {
-        Ok(Self { params, context })
+        params.probe.timing.check().map_err(Error::Timing)?;
+        let timing = params.probe.timing;
+        let prober = Prober::new(params.probe).map_err(Error::Path)?;
+        let last = load_last(&context);
+        let (folder, found) = Folder::open(params.maps);
+        let (map, findings) = initial_map(found, last.as_ref())?;
+        let mut listeners = Vec::new();
+        for address in params.listen {
+            listeners.push(listen::tcp(address)?);
+        }
+        let addresses: Result<_, _> = listeners.iter().map(TcpListener::local_addr).collect();
+        let now = clock::now();
+        let name = context.name.clone();
+        let mut checker = Checker::new(timing, name, map, last.as_ref(), now, clock::dice());
+        let first = checker.poll_publish(now).map(Published::of).unwrap_or_default();
+        let desk = Arc::new(Desk::new(checker, first, &folder, findings, &context));
+        let keeper = Keeper::start(context.state_dir.join(STATE_FILE), &desk, &context);
+        let status = desk.clone();
+        context.status.set("health", move || status.show());
+        Ok(Self {
+            listeners,
+            addresses: addresses.map_err(Error::Address)?,
+            folder,
+            prober: Arc::new(prober),
+            desk,
+            keeper,
+            context,
+        })
+    }
+
+    /// The addresses listened on, in the order of the parameters.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
     }
 
     /// Serves until the context's shutdown.
-    pub async fn run(self) -> Result<(), Error> {
-        let _ = (self.params, self.context);
-        Ok(())
+    pub async fn serve(self) {
+        let mut tasks = JoinSet::new();
+        let shutdown = self.context.shutdown.clone();
+        let answerer = Arc::new(Answerer::new(self.desk.clone(), &self.context));
+        for listener in self.listeners {
+            let (answerer, shutdown) = (answerer.clone(), shutdown.clone());
+            tasks.spawn(async move {
+                let counters = Arc::default();
+                let stop = async move { shutdown.wait().await };
+                serve::http(listener, answerer, answer::limits(), counters, stop).await;
+            });
+        }
+        tasks.spawn(maps::watch(self.folder, self.desk.clone(), shutdown.clone()));
+        let driver = drive::Driver::new(self.desk, self.prober, self.keeper, &self.context);
+        driver.run(&shutdown).await;
+        tasks.join_all().await;
     }
 }
 
 /// Binds and serves until the context's shutdown.
+///
+/// # Errors
+/// As [`Health::bind`].
 pub async fn run(params: Params, context: Context) -> Result<(), Error> {
-    Health::bind(params, context)?.run().await
+    Health::bind(params, context)?.serve().await;
+    Ok(())
+}
+
+/// The node map of the last run.
+fn load_last(context: &Context) -> Option<NodeMap> {
+    let path = context.state_dir.join(STATE_FILE);
+    let bytes = match file::read_bounded(&path, follow::NODE_MAP_BYTES_MAX as u64) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "cannot read the last node map");
+            return None;
+        }
+    };
+    match NodeMap::parse(&bytes) {
+        Ok(map) => Some(map),
+        Err(error) => {
+            tracing::warn!(path = %path.display(), %error, "the last node map is unusable");
+            None
+        }
+    }
+}
+
+/// The maps to start with, and the findings if they are not those of the folder.
+fn initial_map(
+    found: Result<AdminMap, Vec<Finding>>,
+    last: Option<&NodeMap>,
+) -> Result<(AdminMap, Vec<Finding>), Error> {
+    match (found, last) {
+        (Ok(map), _) => Ok((map, Vec::new())),
+        (Err(findings), None) => Err(Error::Maps(findings)),
+        (Err(findings), Some(last)) => Ok((last.map.clone(), findings)),
+    }
 }

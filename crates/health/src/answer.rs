@@ -1,0 +1,207 @@
+//! `/node-map` and `/status` over HTTP.
+//!
+//! `/node-map` is JSON with the generation as its `ETag`. `?wait=SECONDS` together with an
+//! `If-None-Match` that names the current generation holds the answer until there is another one,
+//! or the time is over (304). `Cacheboy-Reader` and `Cacheboy-Generation` tell who polls and what it
+//! runs (invariant H2).
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
+use model::Name;
+use rt::metrics::{Gauge, health as metric};
+use rt::{Context, Metrics, Shutdown, clock, follow};
+use serve::{Body, Handler, Limits};
+use tokio::sync::watch;
+
+use crate::desk::{Desk, Published};
+
+/// Longest time a poll is held, seconds.
+const WAIT_S_MAX: u64 = 60;
+/// How long a reader with a newer map than ours waits for the one that is published for its sake.
+const OVERTAKE_WAIT: Duration = Duration::from_secs(2);
+
+/// Each reader holds a connection while it waits.
+pub(crate) fn limits() -> Limits {
+    Limits { connections_max: 4096, ..Limits::default() }
+}
+
+/// Answers requests.
+pub(crate) struct Answerer {
+    desk: Arc<Desk>,
+    metrics: Metrics,
+    readers: Gauge,
+    shutdown: Shutdown,
+}
+
+impl Handler for Answerer {
+    async fn handle(&self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Body> {
+        let (head, _) = request.into_parts();
+        let (status, headers, body) =
+            self.answer(&head.method, head.uri.path(), head.uri.query(), &head.headers).await;
+        self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
+        let mut response = Response::new(Body::bytes(body));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+}
+
+type Answer = (StatusCode, HeaderMap, Bytes);
+
+impl Answerer {
+    pub(crate) fn new(desk: Arc<Desk>, context: &Context) -> Self {
+        Self {
+            desk,
+            metrics: context.metrics.clone(),
+            readers: context.metrics.gauge(&metric::READERS, &[]),
+            shutdown: context.shutdown.clone(),
+        }
+    }
+
+    async fn answer(
+        &self,
+        method: &Method,
+        path: &str,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Answer {
+        match path {
+            "/node-map" | "/status" if *method != Method::GET && *method != Method::HEAD => {
+                let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+                answer.1.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+                answer
+            }
+            "/node-map" => self.node_map(query, headers).await,
+            "/status" => json(format!("{:#}\n", self.desk.show()).into()),
+            _ => text(StatusCode::NOT_FOUND, "there is /node-map and /status\n"),
+        }
+    }
+
+    async fn node_map(&self, query: Option<&str>, headers: &HeaderMap) -> Answer {
+        let mut published = self.desk.subscribe();
+        self.note_reader(headers, &mut published).await;
+        let known = |p: &Published| names(headers.get(header::IF_NONE_MATCH), p.generation);
+        let wait = Duration::from_secs(wait_s(query));
+        let fresh = async {
+            // The desk outlives this answer, so the channel cannot close under the wait.
+            published.wait_for(|p| !known(p)).await.ok().map(|p| p.clone())
+        };
+        let found = tokio::select! {
+            // The answer first, whatever else is ready.
+            biased;
+            found = fresh => found,
+            () = tokio::time::sleep(wait) => None,
+            () = self.shutdown.wait() => None,
+        };
+        let current = || self.desk.subscribe().borrow().generation;
+        let generation = found.as_ref().map_or_else(current, |p| p.generation);
+        let mut answer = match found {
+            Some(published) => json(published.document),
+            None => (StatusCode::NOT_MODIFIED, HeaderMap::new(), Bytes::new()),
+        };
+        if let Ok(tag) = HeaderValue::from_str(&format!("\"{generation}\"")) {
+            answer.1.insert(header::ETAG, tag);
+        }
+        answer
+    }
+
+    /// Tells the machine who polls. A reader that is ahead of us would refuse what we have: it
+    /// waits for the map that is published for its sake.
+    async fn note_reader(&self, headers: &HeaderMap, published: &mut watch::Receiver<Published>) {
+        let Some(name) = parsed::<Name>(headers, &follow::READER) else { return };
+        let Some(generation) = parsed::<u64>(headers, &follow::GENERATION) else { return };
+        let overtake = {
+            let mut checker = self.desk.checker();
+            let overtake = checker.handle_reader(clock::now(), name, generation);
+            self.readers.set(i64::try_from(checker.readers()).unwrap_or(i64::MAX));
+            overtake
+        };
+        if overtake {
+            self.desk.told.notify_one();
+            let newer = published.wait_for(|p| p.generation > generation);
+            // In vain only while the disk or the machine is stuck; then the old map is the answer.
+            let _ = tokio::time::timeout(OVERTAKE_WAIT, newer).await;
+        }
+    }
+}
+
+fn parsed<T: std::str::FromStr>(headers: &HeaderMap, name: &header::HeaderName) -> Option<T> {
+    headers.get(name)?.to_str().ok()?.trim().parse().ok()
+}
+
+/// Whether an `If-None-Match` names `generation` (RFC 9110 section 13.1.2; weak comparison).
+fn names(if_none_match: Option<&HeaderValue>, generation: u64) -> bool {
+    let Some(list) = if_none_match.and_then(|value| value.to_str().ok()) else { return false };
+    let tag = format!("\"{generation}\"");
+    list.split(',')
+        .map(str::trim)
+        .any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+}
+
+/// `wait=SECONDS` of a query, within bounds; 0 without.
+fn wait_s(query: Option<&str>) -> u64 {
+    let pairs = query.unwrap_or_default().split('&');
+    let wait = pairs.filter_map(|pair| pair.strip_prefix("wait=")).next_back();
+    wait.and_then(|wait| wait.parse().ok()).unwrap_or(0).min(WAIT_S_MAX)
+}
+
+fn json(body: Bytes) -> Answer {
+    let headers = HeaderMap::from_iter([
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        // Any cache may carry it, none may give it out unasked.
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+    ]);
+    (StatusCode::OK, headers, body)
+}
+
+fn text(status: StatusCode, body: &'static str) -> Answer {
+    let kind = HeaderValue::from_static("text/plain; charset=utf-8");
+    (
+        status,
+        HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]),
+        Bytes::from_static(body.as_bytes()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entity_tags_are_compared_as_a_list() {
+        for (field, expected) in [
+            (None, false),
+            (Some("\"7\""), true),
+            (Some("W/\"7\""), true),
+            (Some("\"6\", \"7\""), true),
+            (Some("*"), true),
+            (Some("\"77\""), false),
+            (Some("7"), false),
+            (Some(""), false),
+        ] {
+            let value = field.map(HeaderValue::from_static);
+            assert_eq!(names(value.as_ref(), 7), expected, "{field:?}");
+        }
+    }
+
+    #[test]
+    fn waits_are_bounded() {
+        for (query, expected) in [
+            (None, 0),
+            (Some("wait=30"), 30),
+            (Some("a=1&wait=5"), 5),
+            (Some("wait=61"), 60),
+            (Some("wait=99999999999999999999"), 0),
+            (Some("wait=-1"), 0),
+            (Some("wait="), 0),
+            (Some("await=9"), 0),
+        ] {
+            assert_eq!(wait_s(query), expected, "{query:?}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What the tasks of this role share: the checker machine, what was last published, and what is
+//! known of the maps folder.
+//!
+//! The lock is held for the time of one step of the machine, never while waiting.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use health_proto::{Checker, Overview};
+use model::{Family, Name, State};
+use nodemap::{Finding, NodeMap};
+use rt::metrics::{Counter, Gauge, health as metric};
+use rt::{Context, Metrics, clock};
+use serde::Serialize;
+use tokio::sync::{Notify, watch};
+
+use crate::maps::{Folder, Found};
+
+/// Changes of an edit that are written to the log.
+const CHANGES_SHOWN: usize = 20;
+
+/// A node map as it goes out.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) generation: u64,
+    pub(crate) document: Bytes,
+}
+
+impl Published {
+    pub(crate) fn of(map: NodeMap) -> Self {
+        Self { generation: map.generation, document: map.to_json().into() }
+    }
+}
+
+/// What is known of the maps folder.
+#[derive(Clone, Debug, Serialize)]
+struct MapsView {
+    folder: PathBuf,
+    /// Unix time in milliseconds when the maps in use were read; absent while those of the last
+    /// run are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loaded_ms: Option<u64>,
+    /// What is wrong in the folder now. The maps in use are the last that had no findings.
+    findings: Vec<String>,
+}
+
+/// `/status` of this role.
+#[derive(Serialize)]
+struct StatusView<'a> {
+    format: u32,
+    publisher: &'a Name,
+    maps: MapsView,
+    #[serde(flatten)]
+    checker: Overview,
+}
+
+/// The desk that all tasks sit around.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    publisher: Name,
+    checker: Mutex<Checker>,
+    maps: Mutex<MapsView>,
+    /// The checker was told something: the driver must ask it what to do.
+    pub(crate) told: Notify,
+    published: watch::Sender<Published>,
+    metrics: Metrics,
+    generation: Gauge,
+    publications: Counter,
+}
+
+impl Desk {
+    pub(crate) fn new(
+        checker: Checker,
+        first: Published,
+        folder: &Folder,
+        findings: Vec<Finding>,
+        context: &Context,
+    ) -> Self {
+        let maps =
+            MapsView { folder: folder.dir().to_owned(), loaded_ms: None, findings: Vec::new() };
+        let desk = Self {
+            publisher: context.name.clone(),
+            checker: Mutex::new(checker),
+            maps: Mutex::new(maps),
+            told: Notify::new(),
+            published: watch::Sender::new(Published::default()),
+            generation: context.metrics.gauge(&metric::GENERATION, &[]),
+            publications: context.metrics.counter(&metric::PUBLISHED, &[]),
+            metrics: context.metrics.clone(),
+        };
+        desk.note_maps(&findings);
+        desk.publish(first);
+        desk
+    }
+
+    /// The machine.
+    pub(crate) fn checker(&self) -> MutexGuard<'_, Checker> {
+        self.checker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is published, now and when it changes.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Published> {
+        self.published.subscribe()
+    }
+
+    /// Hands `published` to everyone who waits for it.
+    pub(crate) fn publish(&self, published: Published) {
+        self.generation.set(i64::try_from(published.generation).unwrap_or(i64::MAX));
+        self.publications.inc();
+        self.published.send_replace(published);
+        self.count_states();
+    }
+
+    /// Takes what the maps folder has after an edit.
+    pub(crate) fn take_maps(&self, found: Found) {
+        match found {
+            Ok(map) => {
+                let changes = nodemap::admin::diff(self.checker().map(), &map);
+                self.note_maps(&[]);
+                let shown: Vec<&str> =
+                    changes.iter().take(CHANGES_SHOWN).map(String::as_str).collect();
+                tracing::info!(changes = changes.len(), "maps read: {}", shown.join("; "));
+                self.checker().handle_map(clock::now(), map);
+                self.told.notify_one();
+            }
+            Err(findings) => self.note_maps(&findings),
+        }
+    }
+
+    /// Notes how reading the folder went: without findings, its maps are in use.
+    fn note_maps(&self, findings: &[Finding]) {
+        let mut view = self.maps.lock().unwrap_or_else(PoisonError::into_inner);
+        view.findings = findings.iter().map(Finding::to_string).collect();
+        if findings.is_empty() {
+            view.loaded_ms = Some(clock::now().wall_ms);
+        } else {
+            let text = crate::lines(findings);
+            tracing::error!(findings = findings.len(), "maps refused, those before stay:{text}");
+        }
+        let gauge = |metric, value| self.metrics.gauge(metric, &[]).set(value);
+        let loaded_s = view.loaded_ms.unwrap_or_default() / 1000;
+        gauge(&metric::MAPS_LOADED, i64::try_from(loaded_s).unwrap_or(i64::MAX));
+        gauge(&metric::MAPS_FINDINGS, i64::try_from(findings.len()).unwrap_or(i64::MAX));
+    }
+
+    /// `/status`.
+    pub(crate) fn show(&self) -> serde_json::Value {
+        let view = StatusView {
+            format: 1,
+            publisher: &self.publisher,
+            maps: self.maps.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            checker: self.checker().overview(clock::now()),
+        };
+        // All keys are strings, so this cannot fail.
+        serde_json::to_value(view).unwrap_or_default()
+    }
+
+    /// Counts the nodes by state for the metrics.
+    fn count_states(&self) {
+        let overview = self.checker().overview(clock::now());
+        for family in Family::ALL {
+            for state in [State::Up, State::Down, State::Unknown, State::Drained] {
+                let of_family = overview.nodes.values().filter_map(|views| views.get(&family));
+                let count = of_family.filter(|view| view.state == state).count();
+                let labels = [&*family.to_string(), &*state.to_string()];
+                let gauge = self.metrics.gauge(&metric::NODES, &labels);
+                gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The published node map on disk, so that a start goes on with the states and above the generation
+//! of the last run.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rt::metrics::health as metric;
+use rt::{Context, Shutdown, file};
+use tokio::sync::watch;
+
+use crate::desk::{Desk, Published};
+
+/// How long a publication waits for the disk.
+const DISK_WAIT: Duration = Duration::from_millis(500);
+/// Pause before a failed write is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Hands node maps to the task that writes them.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    latest: watch::Sender<Published>,
+    /// Generation that was last dealt with: written, or failed and logged.
+    done: watch::Receiver<u64>,
+}
+
+impl Keeper {
+    /// Starts the writing task. What `desk` has published already is its first work.
+    pub(crate) fn start(path: PathBuf, desk: &Arc<Desk>, context: &Context) -> Self {
+        let latest = watch::Sender::new(desk.subscribe().borrow().clone());
+        let (dealt_with, done) = watch::channel(0);
+        let work = latest.subscribe();
+        let errors = context.metrics.counter(&metric::STATE_WRITE_ERRORS, &[]);
+        let shutdown = context.shutdown.clone();
+        tokio::spawn(write_all(path, work, dealt_with, errors, shutdown));
+        Self { latest, done }
+    }
+
+    /// Returns when `published` is safely on disk; or failed to get there, or takes too long: then
+    /// the task goes on trying, with this map or a later one.
+    pub(crate) async fn keep(&mut self, published: Published) {
+        let generation = published.generation;
+        self.latest.send_replace(published);
+        let written = self.done.wait_for(|done| *done >= generation);
+        if tokio::time::timeout(DISK_WAIT, written).await.is_err() {
+            tracing::warn!(generation, "the state directory is slow: publishing before the write");
+        }
+    }
+}
+
+async fn write_all(
+    path: PathBuf,
+    mut work: watch::Receiver<Published>,
+    dealt_with: watch::Sender<u64>,
+    errors: rt::metrics::Counter,
+    shutdown: Shutdown,
+) {
+    loop {
+        let Published { generation, document } = work.borrow_and_update().clone();
+        let target = path.clone();
+        let write = tokio::task::spawn_blocking(move || file::write_atomic(&target, &document));
+        let written = match write.await {
+            Ok(written) => written,
+            Err(_) => return,
+        };
+        dealt_with.send_replace(generation);
+        let mut retry = Duration::MAX;
+        if let Err(error) = written {
+            errors.inc();
+            tracing::error!(path = %path.display(), %error,
+                "cannot keep the node map for the next start: check space and permissions");
+            retry = RETRY;
+        }
+        tokio::select! {
+            changed = work.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(retry) => {}
+            () = shutdown.wait() => return,
+        }
+    }
+}

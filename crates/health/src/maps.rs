@@ -1,0 +1,146 @@
+//! The maps folder: notices edits, reads what settled.
+
+use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodemap::{AdminMap, Finding, admin};
+use rt::{Shutdown, file};
+
+use crate::desk::Desk;
+
+/// How often the folder is looked at. A change is taken over at the second look that sees it, so
+/// that a file half written is not mistaken for an edit: within two looks, under 500 ms.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// What a look at the folder brought: maps, or all that is wrong with them.
+pub(crate) type Found = Result<AdminMap, Vec<Finding>>;
+
+/// A folder of maps and what was last seen in it. Contents are compared, not times: an edit within
+/// one tick of the file system's clock counts.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    dir: PathBuf,
+    /// Fingerprint of what was read last.
+    read: u64,
+    /// Fingerprint of a change that the last look saw first.
+    changing: Option<u64>,
+}
+
+impl Folder {
+    /// Reads the folder.
+    pub(crate) fn open(dir: PathBuf) -> (Self, Found) {
+        // The fingerprint is taken before reading: an edit in between is found by the next look.
+        let read = fingerprint(&dir);
+        let found = admin::load_dir(&dir);
+        (Self { dir, read, changing: None }, found)
+    }
+
+    /// The folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Reads the folder again if it has changed and the last look saw the same change.
+    pub(crate) fn look(&mut self) -> Option<Found> {
+        let seen = fingerprint(&self.dir);
+        if seen == self.read {
+            self.changing = None;
+            return None;
+        }
+        if self.changing != Some(seen) {
+            self.changing = Some(seen);
+            return None;
+        }
+        self.changing = None;
+        self.read = seen;
+        Some(admin::load_dir(&self.dir))
+    }
+}
+
+/// A number that differs when the names or contents of the maps do.
+fn fingerprint(dir: &Path) -> u64 {
+    let mut paths: Vec<PathBuf> = match fs::read_dir(dir) {
+        Ok(entries) => entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect(),
+        Err(_) => Vec::new(),
+    };
+    paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
+    paths.sort();
+    let mut hasher = DefaultHasher::new();
+    for path in paths {
+        path.hash(&mut hasher);
+        let content = file::read_bounded(&path, admin::FILE_BYTES_MAX);
+        content.map_err(|error| error.kind()).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Looks at the folder for as long as the process runs.
+pub(crate) async fn watch(mut folder: Folder, desk: Arc<Desk>, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_EVERY) => {}
+            () = shutdown.wait() => return,
+        }
+        let looked = tokio::task::spawn_blocking(move || {
+            let found = folder.look();
+            (folder, found)
+        });
+        let Ok((back, found)) = looked.await else { return };
+        folder = back;
+        if let Some(found) = found {
+            desk.take_maps(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::maps_of;
+
+    #[test]
+    fn a_change_is_read_when_two_looks_agree() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.toml");
+        let one = maps_of(&[("a", "192.0.2.1")]);
+        let two = maps_of(&[("a", "192.0.2.2")]);
+        fs::write(&path, &one).unwrap();
+        let (mut folder, found) = Folder::open(dir.path().to_owned());
+        assert_eq!(found.unwrap().nodes.len(), 1);
+        assert_eq!(folder.look(), None);
+
+        // Of the same length, perhaps within one tick of the file's time.
+        fs::write(&path, &two).unwrap();
+        assert_eq!(folder.look(), None);
+        let address = |found: Option<Found>| {
+            found.unwrap().unwrap().nodes.values().next().unwrap().addresses[0].to_string()
+        };
+        assert_eq!(address(folder.look()), "192.0.2.2");
+        assert_eq!(folder.look(), None);
+
+        // Still being written: two looks see different things.
+        fs::write(&path, "[node").unwrap();
+        assert_eq!(folder.look(), None);
+        fs::write(&path, &one).unwrap();
+        assert_eq!(folder.look(), None);
+        assert_eq!(address(folder.look()), "192.0.2.1");
+
+        // Changed and changed back is no change; other files are none either.
+        fs::write(&path, &two).unwrap();
+        assert_eq!(folder.look(), None);
+        fs::write(&path, &one).unwrap();
+        fs::write(dir.path().join("a.toml~"), "x").unwrap();
+        assert_eq!(folder.look(), None);
+        assert_eq!(folder.look(), None);
+
+        fs::remove_file(&path).unwrap();
+        assert_eq!(folder.look(), None);
+        let findings = folder.look().unwrap().unwrap_err();
+        assert!(findings[0].to_string().contains("holds no *.toml file"), "{findings:?}");
+        drop(dir);
+        assert_eq!(folder.look(), None, "an empty folder and none are told apart at the next read");
+    }
+}

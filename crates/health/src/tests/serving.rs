@@ -1,0 +1,247 @@
+//! The role as a whole: nodes that die and return, maps that are edited, restarts, readers.
+
+use std::fs;
+
+use http::StatusCode;
+use model::{Family, State};
+use nodemap::NodeMap;
+use rt::follow::{self, FollowParams, Source};
+use rt::metrics::health as metric;
+
+use super::fake::{Mood, Node};
+use super::{Home, PATIENCE, maps_of, of};
+use crate::{Error, Health};
+
+const ONE: &[(&str, &str)] = &[("a", "192.0.2.1")];
+const TWO: &[(&str, &str)] = &[("a", "192.0.2.1"), ("b", "192.0.2.2")];
+
+#[tokio::test]
+async fn a_node_dies_in_many_ways_and_returns_each_time() {
+    let (mut a, b) = (Node::new(Mood::well()).await, Node::new(Mood::well()).await);
+    let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
+    let running = home.start();
+    running.node_is("b", State::Up).await;
+    let deaths = [
+        (None, "connect refused"),
+        (Some(Mood::Hangs(Vec::new())), "no answer in 300 ms"),
+        (Some(Mood::says("HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")), "status 503"),
+        (Some(Mood::says("\0\0\0\0\r\n\r\n")), "answer is not HTTP"),
+    ];
+    for (mood, reason) in deaths {
+        let up = running.node_is("a", State::Up).await;
+        assert!(up.reason.starts_with("status 200 in "), "{}", up.reason);
+        match mood {
+            Some(mood) => a.feels(mood).await,
+            None => a.refuses().await,
+        }
+        let down = running.node_is("a", State::Down).await;
+        assert_eq!(down.reason, reason);
+        assert!(down.since_ms >= up.since_ms);
+        a.feels(Mood::well()).await;
+    }
+    running.node_is("a", State::Up).await;
+
+    let map = running.map().await;
+    assert_eq!(map.publisher, "hc");
+    let kept = NodeMap::parse(&fs::read(home.state_file()).unwrap()).unwrap();
+    assert!(kept.generation >= map.generation);
+    let metrics = &running.context.metrics;
+    assert!(metrics.counter(&metric::PROBES, &["refused"]).get() >= 2);
+    assert!(metrics.counter(&metric::PROBES, &["passed"]).get() >= 2);
+    assert_eq!(metrics.gauge(&metric::NODES, &["v6", "up"]).get(), 0);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node).with("192.0.2.2", &node);
+    let running = home.start();
+    running.node_is("a", State::Up).await;
+
+    home.write(&maps_of(TWO));
+    let map = running.map_where("b in the map", |m| m.map.nodes.len() == 2).await;
+    assert_eq!(of(&map, "a").state, State::Up);
+    running.node_is("b", State::Up).await;
+
+    home.write("[node.a]\nsite = \"nowhere\"\naddresses = [\"192.0.2.1\"]\ncolour = \"red\"\n");
+    let findings =
+        |status: &serde_json::Value| status["maps"]["findings"].as_array().map_or(0, Vec::len);
+    running.status_where("two findings", |status| findings(status) == 2).await;
+    assert_eq!(running.map().await.map.nodes.len(), 2);
+    assert_eq!(running.context.metrics.gauge(&metric::MAPS_FINDINGS, &[]).get(), 2);
+
+    home.write(&maps_of(ONE));
+    let map = running.map_where("b gone", |m| m.map.nodes.len() == 1).await;
+    assert!(!map.states.contains_key("b"));
+    running.status_where("no findings", |status| findings(status) == 0).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_restart_goes_on_with_the_last_states_above_the_last_generation() {
+    let (a, b) = (Node::new(Mood::well()).await, Node::new(Mood::says("nonsense\r\n\r\n")).await);
+    let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
+    let running = home.start();
+    running.node_is("a", State::Up).await;
+    let before = running.node_is("b", State::Down).await;
+    running.stop().await;
+    let last = NodeMap::parse(&fs::read(home.state_file()).unwrap()).unwrap();
+
+    // Nobody runs the loop yet: this is the map of the start itself.
+    let health = Health::bind(home.params(), home.context()).unwrap();
+    let first = health.desk.subscribe().borrow().clone();
+    let first = NodeMap::parse(&first.document).unwrap();
+    assert!(first.generation > last.generation);
+    assert_eq!(of(&first, "b").state, State::Down);
+    assert_eq!(of(&first, "b").reason, "unconfirmed: answer is not HTTP");
+    assert_eq!(of(&first, "b").since_ms, before.since_ms);
+    assert!(of(&first, "a").reason.starts_with("unconfirmed: status 200 in "));
+    drop(health);
+
+    // A faulty edit must not keep a checker from restarting.
+    home.write("[node.a]\n");
+    let running = home.start();
+    running.status_where("findings", |s| s["maps"]["findings"][0].is_string()).await;
+    let map = running.map_where("confirmed", |m| of(m, "b").reason == "answer is not HTTP").await;
+    assert_eq!(map.map.nodes.len(), 2);
+    running.stop().await;
+
+    // Without an earlier map there is nothing to go on with: all findings at once.
+    fs::remove_file(home.state_file()).unwrap();
+    let error = Health::bind(home.params(), home.context()).unwrap_err();
+    assert!(matches!(&error, Error::Maps(findings) if findings.len() >= 2), "{error}");
+    assert!(error.to_string().contains("all.toml:1: node.a"), "{error}");
+}
+
+#[tokio::test]
+async fn readers_poll_wait_and_overtake() {
+    let mut node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    let running = home.start();
+    running.node_is("a", State::Up).await;
+
+    let whole = running.get("/node-map", &[]).await;
+    let tag = whole.headers["etag"].to_str().unwrap().to_owned();
+    let map = NodeMap::parse(&whole.body).unwrap();
+    assert_eq!(tag, format!("\"{}\"", map.generation));
+    assert_eq!(whole.headers["content-type"], "application/json");
+    assert_eq!(whole.body.last(), Some(&b'\n'));
+
+    let same = running.get("/node-map", &[("if-none-match", &tag)]).await;
+    assert_eq!((same.status, same.body.len()), (StatusCode::NOT_MODIFIED, 0));
+    assert_eq!(same.headers["etag"], tag.as_str());
+
+    // Time to wait is no wait when there is something new.
+    let at_once = running.get("/node-map?wait=60", &[("if-none-match", "\"1\"")]).await;
+    assert_eq!(at_once.status, StatusCode::OK);
+
+    // A death wakes the poll that waits.
+    let headers = [("if-none-match", tag.as_str())];
+    let waiting = running.get("/node-map?wait=60", &headers);
+    let (woken, ()) = tokio::join!(waiting, node.refuses());
+    let woken = NodeMap::parse(&woken.body).unwrap();
+    assert_eq!(of(&woken, "a").state, State::Down);
+
+    // A reader that is ahead gets a map above its own in the same poll.
+    let ahead = woken.generation + 1_000_000;
+    let headers = [("cacheboy-reader", "edge-1"), ("cacheboy-generation", &ahead.to_string())];
+    let overtaken = running.get("/node-map", &headers).await;
+    assert_eq!(NodeMap::parse(&overtaken.body).unwrap().generation, ahead + 1);
+    let status = running.status().await;
+    assert_eq!(status["readers"]["edge-1"]["generation"], ahead);
+    assert_eq!(status["generation"], ahead + 1);
+
+    // A bad name is nobody, a mad generation moves nothing.
+    let mad = u64::MAX.to_string();
+    running.get("/node-map", &[("cacheboy-reader", "edge-1"), ("cacheboy-generation", &mad)]).await;
+    running.get("/node-map", &[("cacheboy-reader", "É"), ("cacheboy-generation", "1")]).await;
+    let status = running.status().await;
+    assert_eq!(status["readers"].as_object().unwrap().len(), 1);
+    assert_eq!(status["readers"]["edge-1"]["ahead"], true);
+    assert_eq!(running.map().await.generation, ahead + 1);
+
+    assert_eq!(running.get("/other", &[]).await.status, StatusCode::NOT_FOUND);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_follower_has_a_death_by_its_waiting_poll() {
+    let mut node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    let running = home.start();
+    let reader = Home::new("");
+    let context = super::context(reader.dir.path());
+    let url = format!("http://{}/node-map", running.address).parse().unwrap();
+    let params = FollowParams { node_map: vec![Source::Http(url)] };
+    let mut following = follow::start(params, &context);
+    for (wanted, kill) in [(State::Up, true), (State::Down, false)] {
+        let is = |map: &Option<std::sync::Arc<NodeMap>>| {
+            map.as_ref().is_some_and(|map| of(map, "a").state == wanted)
+        };
+        tokio::time::timeout(PATIENCE, following.wait_for(is)).await.unwrap().unwrap();
+        if kill {
+            node.refuses().await;
+        }
+    }
+    context.shutdown.trigger();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn status_shows_every_address_with_its_probes() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    let running = home.start();
+    let up = running.node_is("a", State::Up).await;
+    let status = running.status().await;
+    assert_eq!(status["format"], 1);
+    assert_eq!(status["publisher"], "hc");
+    assert_eq!(status["holding"], false);
+    let family = &status["nodes"]["a"]["v4"];
+    assert_eq!(family["state"], "up");
+    assert_eq!(family["reason"], up.reason);
+    assert_eq!(family["since_ms"], up.since_ms);
+    let address = &family["addresses"][0];
+    assert_eq!(address["address"], "192.0.2.1");
+    assert!(address["passes"].as_u64().unwrap() >= 1);
+    assert!(address["last_probe_age_ms"].is_u64());
+    assert!(address["next_probe_ms"].as_u64().unwrap() <= 300);
+    assert_eq!(running.context.status.show()["health"]["publisher"], "hc");
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_polls_that_wait() {
+    let home = Home::new(&maps_of(&[]));
+    let running = home.start();
+    let map = running.map().await;
+    assert_eq!((map.map.nodes.len(), map.states.len()), (0, 0));
+    let tag = format!("\"{}\"", map.generation);
+    let address = running.address;
+    let waiting = tokio::spawn(async move {
+        let headers = [
+            ("if-none-match", tag.as_str()),
+            ("cacheboy-reader", "edge-1"),
+            ("cacheboy-generation", "1"),
+        ];
+        super::get(address, "/node-map?wait=60", &headers).await
+    });
+    running.status_where("a reader", |s| s["readers"]["edge-1"].is_object()).await;
+    running.stop().await;
+    assert_eq!(waiting.await.unwrap().status, StatusCode::NOT_MODIFIED);
+}
+
+#[tokio::test]
+async fn a_state_directory_that_cannot_be_written_stops_nothing() {
+    let mut node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    fs::create_dir_all(home.state_file().join("in-the-way")).unwrap();
+    let running = home.start();
+    running.node_is("a", State::Up).await;
+    node.refuses().await;
+    running.node_is("a", State::Down).await;
+    assert!(running.context.metrics.counter(&metric::STATE_WRITE_ERRORS, &[]).get() >= 1);
+    assert!(running.map().await.states["a"].get(Family::V6).is_none());
+    running.stop().await;
+}
