@@ -1,0 +1,149 @@
+//! The pages for people name only what is there, and the code map names all that is there.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::{files_below, none, read, root};
+
+/// What the path of a file of ours begins with.
+const TOP: [&str; 9] =
+    ["crates/", "docs/", "maps/", "tests/", "deploy/", "ansible/", ".ci/", "./", "../"];
+
+/// The pages for people.
+fn pages() -> Vec<String> {
+    let mut pages: Vec<String> = ["README.md", "CHANGELOG.md", "NOTICE"].map(str::to_owned).into();
+    for folder in ["docs", "maps", "tests", "deploy", "crates"] {
+        pages.extend(files_below(folder, "md"));
+    }
+    pages.retain(|page| root().join(page).exists());
+    assert!(pages.len() > 5, "the pages are found: {pages:?}");
+    pages
+}
+
+/// A page's text without fenced blocks.
+fn prose(page: &str) -> String {
+    let mut fenced = false;
+    let mut prose = String::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            fenced = !fenced;
+        } else if !fenced {
+            prose.push_str(line);
+            prose.push('\n');
+        }
+    }
+    prose
+}
+
+/// The code spans of a text without fenced blocks.
+fn code_spans(prose: &str) -> impl Iterator<Item = &str> {
+    prose.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+/// The targets of links to files: `](target)`.
+fn link_targets(prose: &str) -> impl Iterator<Item = &str> {
+    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    targets
+        .map(|target| target.split('#').next().unwrap_or_default())
+        .filter(|target| !target.is_empty() && !target.contains("://") && !target.contains(' '))
+}
+
+/// Whether a code span names a path of the repository, as opposed to a pattern or anything else.
+fn is_path(span: &str) -> bool {
+    TOP.iter().any(|top| span.starts_with(top))
+        && !span.contains(|c: char| c.is_whitespace() || "*<>{}$|…".contains(c))
+        && !span.contains("NAME")
+}
+
+/// What a page names that is not there.
+fn dead_names(page: &str, text: &str) -> Vec<String> {
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let prose = prose(text);
+    let spans = code_spans(&prose).filter(|span| is_path(span)).map(|span| {
+        let base = if span.starts_with("./") || span.starts_with("../") { folder } else { "" };
+        (span, root().join(base).join(span.trim_end_matches([':', '.', ','])))
+    });
+    let links = link_targets(&prose).map(|target| (target, root().join(folder).join(target)));
+    let dead = spans.chain(links).filter(|(_, path)| !path.exists());
+    dead.map(|(named, _)| format!("{page} names {named}, which is not there")).collect()
+}
+
+#[test]
+fn pages_name_only_paths_that_exist() {
+    none(pages().iter().flat_map(|page| dead_names(page, &read(page))).collect());
+}
+
+#[test]
+fn a_dead_name_is_found() {
+    let text = "See `docs/none.md`, `crates/model/src/lib.rs`, [us](none/x.md#a), [them](https://a.example/b), \
+                `docs/*.md` and `maps/NAME.toml`.\n```\n`docs/fenced.md`\n```\n";
+    assert_eq!(
+        dead_names("docs/page.md", text),
+        [
+            "docs/page.md names docs/none.md, which is not there",
+            "docs/page.md names none/x.md, which is not there",
+        ]
+    );
+}
+
+/// The modules of a crate: files and folders of `src`, without roots and tests.
+fn modules(name: &str) -> BTreeSet<String> {
+    let entries = fs::read_dir(root().join(format!("crates/{name}/src"))).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let stems = names.map(|n| n.trim_end_matches(".rs").to_owned());
+    stems.filter(|stem| !["lib", "main", "tests", "testing"].contains(&stem.as_str())).collect()
+}
+
+/// Crate -> the modules its paragraph of the code map names: a paragraph begins with
+/// ``- `crates/NAME` `` and names modules as `` `file.rs` `` or `` `folder/` ``.
+fn code_map(page: &str) -> Vec<(String, BTreeSet<String>)> {
+    let mut map: Vec<(String, BTreeSet<String>)> = Vec::new();
+    let section = page.split("## Code map").nth(1).expect("a section `## Code map`");
+    let section = section.split("\n## ").next().unwrap_or_default();
+    for line in section.lines() {
+        if let Some(rest) = line.strip_prefix("- `crates/") {
+            let name = rest.split('`').next().unwrap_or_default();
+            map.push((name.to_owned(), BTreeSet::new()));
+        } else if !line.starts_with(' ') {
+            continue;
+        }
+        let Some((_, modules)) = map.last_mut() else { continue };
+        let named = code_spans(line)
+            .filter_map(|span| span.strip_suffix(".rs").or_else(|| span.strip_suffix('/')));
+        modules.extend(named.filter(|module| !module.contains('/')).map(str::to_owned));
+    }
+    map
+}
+
+#[test]
+fn the_code_map_names_every_module_and_no_other() {
+    let map = code_map(&read("docs/ARCHITECTURE.md"));
+    let mut faults = Vec::new();
+    for (name, named) in &map {
+        if !root().join(format!("crates/{name}/src")).exists() {
+            faults.push(format!("there is no crates/{name}"));
+            continue;
+        }
+        let there = modules(name);
+        faults.extend(
+            there.difference(named).map(|m| format!("crates/{name}: {m} is not in the map")),
+        );
+        faults.extend(named.difference(&there).map(|m| format!("crates/{name}: there is no {m}")));
+    }
+    let mapped: BTreeSet<_> = map.iter().map(|(name, _)| name.clone()).collect();
+    let manifests = files_below("crates", "toml").into_iter();
+    let crates = manifests.filter_map(|f| Some(f.strip_suffix("/Cargo.toml")?.to_owned()));
+    for built in crates.filter(|c| !mapped.contains(c.trim_start_matches("crates/"))) {
+        faults.push(format!("{built} is not in the map"));
+    }
+    none(faults);
+}
+
+#[test]
+fn the_map_of_a_page_is_understood() {
+    let map = code_map(
+        "x\n## Code map\n\n- `crates/a`: `one.rs`,\n  then `two/`.\n- `crates/b`\n\n## Next\n- `crates/c`\n",
+    );
+    let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(map, [("a".to_owned(), names(&["one", "two"])), ("b".to_owned(), names(&[]))]);
+}
