@@ -35,3 +35,10 @@ pub use answer::{Transport, answer};
 pub use outcome::{Answered, Dropped, Outcome, Sort};
 pub use snapshot::Snapshot;
 pub use wire::UDP_BYTES_MAX;
+
+#[cfg(test)]
+mod conversations;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -81,23 +81,16 @@ impl RecordSet {
             .filter(|set| set.answer.count > 0)
     }
 
-    /// The TXT set of `texts`: one record each, cut into strings of at most 255 bytes (RFC 1035
-    /// section 3.3.14).
-    pub(crate) fn text(texts: &[String], ttl_s: u32) -> Self {
-        let data = texts.iter().map(|text| {
-            let mut data = Vec::new();
-            // 255 strings are the most that fit a record; nobody can fetch more anyway.
-            let mut strings: Vec<&[u8]> = text.as_bytes().chunks(255).take(255).collect();
-            if strings.is_empty() {
-                strings.push(&[]);
-            }
-            for string in strings {
-                data.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
-                data.extend_from_slice(string);
-            }
-            data
-        });
-        Self::new(rtype::TXT, ttl_s, data)
+    /// The TXT set of one record made of `strings`, each of at most 255 bytes (RFC 1035 section
+    /// 3.3.14); the map is checked for longer ones before it gets here.
+    pub(crate) fn text(strings: &[String], ttl_s: u32) -> Self {
+        let mut data = Vec::new();
+        // 255 strings of 255 bytes are the most that fit a record.
+        for string in strings.iter().flat_map(|s| s.as_bytes().chunks(255)).take(255) {
+            data.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+            data.extend_from_slice(string);
+        }
+        Self::new(rtype::TXT, ttl_s, [data])
     }
 
     /// The one record that answers "give me everything" (RFC 8482 section 4.2).
