@@ -28,7 +28,7 @@ pub(crate) struct Published {
 }
 
 impl Published {
-    pub(crate) fn of(map: NodeMap) -> Self {
+    pub(crate) fn of(map: &NodeMap) -> Self {
         Self { generation: map.generation, document: map.to_json().into() }
     }
 }
@@ -74,7 +74,7 @@ impl Desk {
         checker: Checker,
         first: Published,
         folder: &Folder,
-        findings: Vec<Finding>,
+        findings: &[Finding],
         context: &Context,
     ) -> Self {
         let maps =
@@ -89,7 +89,7 @@ impl Desk {
             publications: context.metrics.counter(&metric::PUBLISHED, &[]),
             metrics: context.metrics.clone(),
         };
-        desk.note_maps(&findings);
+        desk.note_maps(findings);
         desk.publish(first);
         desk
     }

@@ -33,6 +33,7 @@ impl Driver {
         desk: Arc<Desk>,
         prober: Arc<Prober>,
         keeper: Keeper,
+        first: Option<NodeMap>,
         context: &Context,
     ) -> Self {
         Self {
@@ -43,7 +44,7 @@ impl Driver {
             running: context.metrics.gauge(&metric::PROBES_RUNNING, &[]),
             holding: context.metrics.gauge(&metric::HOLDING, &[]),
             metrics: context.metrics.clone(),
-            last: None,
+            last: first,
         }
     }
 
@@ -82,7 +83,7 @@ impl Driver {
         self.running.set(i64::try_from(self.probes.len()).unwrap_or(i64::MAX));
         if let Some(map) = map {
             log_changes(self.last.as_ref(), &map);
-            let published = Published::of(map.clone());
+            let published = Published::of(&map);
             self.last = Some(map);
             self.keeper.keep(published.clone()).await;
             self.desk.publish(published);

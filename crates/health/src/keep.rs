@@ -36,11 +36,16 @@ impl Keeper {
         Self { latest, done }
     }
 
-    /// Returns when `published` is safely on disk; or failed to get there, or takes too long: then
-    /// the task goes on trying, with this map or a later one.
+    /// Has `published` written, and waits as [`Keeper::wait_for`] does.
     pub(crate) async fn keep(&mut self, published: Published) {
         let generation = published.generation;
         self.latest.send_replace(published);
+        self.wait_for(generation).await;
+    }
+
+    /// Returns when `generation` is safely on disk; or failed to get there, or takes too long: then
+    /// the task goes on trying, with this map or a later one.
+    pub(crate) async fn wait_for(&mut self, generation: u64) {
         let written = self.done.wait_for(|done| *done >= generation);
         if tokio::time::timeout(DISK_WAIT, written).await.is_err() {
             tracing::warn!(generation, "the state directory is slow: publishing before the write");

@@ -18,7 +18,7 @@
 //! - Bounded: probes under way, bytes read of each answer, connections, readers remembered.
 //!
 //! Does not know what a client is, nor how nodes are chosen.
-#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -126,6 +126,8 @@ pub struct Health {
     prober: Arc<Prober>,
     desk: Arc<Desk>,
     keeper: Keeper,
+    /// The map that is published already.
+    first: Option<NodeMap>,
     context: Context,
 }
 
@@ -151,8 +153,9 @@ impl Health {
         let now = clock::now();
         let name = context.name.clone();
         let mut checker = Checker::new(timing, name, map, last.as_ref(), now, clock::dice());
-        let first = checker.poll_publish(now).map(Published::of).unwrap_or_default();
-        let desk = Arc::new(Desk::new(checker, first, &folder, findings, &context));
+        let first = checker.poll_publish(now);
+        let published = first.as_ref().map(Published::of).unwrap_or_default();
+        let desk = Arc::new(Desk::new(checker, published, &folder, &findings, &context));
         let keeper = Keeper::start(context.state_dir.join(STATE_FILE), &desk, &context);
         let status = desk.clone();
         context.status.set("health", move || status.show());
@@ -163,6 +166,7 @@ impl Health {
             prober: Arc::new(prober),
             desk,
             keeper,
+            first,
             context,
         })
     }
@@ -173,7 +177,8 @@ impl Health {
     }
 
     /// Serves until the context's shutdown.
-    pub async fn serve(self) {
+    pub async fn serve(mut self) {
+        self.keeper.wait_for(self.first.as_ref().map_or(0, |first| first.generation)).await;
         let mut tasks = JoinSet::new();
         let shutdown = self.context.shutdown.clone();
         let answerer = Arc::new(Answerer::new(self.desk.clone(), &self.context));
@@ -186,7 +191,8 @@ impl Health {
             });
         }
         tasks.spawn(maps::watch(self.folder, self.desk.clone(), shutdown.clone()));
-        let driver = drive::Driver::new(self.desk, self.prober, self.keeper, &self.context);
+        let Self { desk, prober, keeper, first, context, .. } = self;
+        let driver = drive::Driver::new(desk, prober, keeper, first, &context);
         driver.run(&shutdown).await;
         tasks.join_all().await;
     }

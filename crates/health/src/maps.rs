@@ -62,13 +62,16 @@ impl Folder {
 
 /// A number that differs when the names or contents of the maps do.
 fn fingerprint(dir: &Path) -> u64 {
+    let mut hasher = DefaultHasher::new();
     let mut paths: Vec<PathBuf> = match fs::read_dir(dir) {
         Ok(entries) => entries.filter_map(|entry| entry.ok().map(|e| e.path())).collect(),
-        Err(_) => Vec::new(),
+        Err(error) => {
+            error.kind().hash(&mut hasher);
+            Vec::new()
+        }
     };
     paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
     paths.sort();
-    let mut hasher = DefaultHasher::new();
     for path in paths {
         path.hash(&mut hasher);
         let content = file::read_bounded(&path, admin::FILE_BYTES_MAX);
@@ -141,6 +144,8 @@ mod tests {
         let findings = folder.look().unwrap().unwrap_err();
         assert!(findings[0].to_string().contains("holds no *.toml file"), "{findings:?}");
         drop(dir);
-        assert_eq!(folder.look(), None, "an empty folder and none are told apart at the next read");
+        assert_eq!(folder.look(), None);
+        let findings = folder.look().unwrap().unwrap_err();
+        assert!(findings[0].to_string().contains("cannot be read"), "{findings:?}");
     }
 }
