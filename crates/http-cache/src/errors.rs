@@ -1,9 +1,21 @@
-//! What an upstream's status means for what is held and for who waits (invariant E4 of the design).
+//! What an upstream's status means for what is held and for who waits (invariant E4 of the
+//! architecture): an error never replaces or evicts what is good, and is not believed at once.
 
 use std::collections::BTreeMap;
 
 use http::StatusCode;
 use model::{Name, Now};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// How long two equal 404 or 410 are answered without asking.
+const NEGATIVE_GONE_NS: u64 = 30 * SECOND_NS;
+/// How long two equal other errors are; doubled with each further one up to the longest.
+const NEGATIVE_FIRST_NS: u64 = SECOND_NS;
+const NEGATIVE_LONGEST_NS: u64 = 30 * SECOND_NS;
+/// An error this long ago says nothing any more.
+const FORGOTTEN_NS: u64 = 60 * SECOND_NS;
+/// How far apart two sightings of a removal by one master must be.
+const REMOVAL_APART_NS: u64 = 30 * SECOND_NS;
 
 /// What a final upstream status means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +28,7 @@ pub enum Meaning {
     Changed,
     /// 404 or 410: gone, once it is confirmed.
     Gone,
-    /// 5xx, 408, 421, 425, 429: says nothing of the object; ask another master.
+    /// 408, 421, 425, 429, 5xx, or no final status: says nothing of the object.
     Transient,
     /// Any other 4xx: this request is refused; what is held stays.
     Refused,
@@ -24,35 +36,67 @@ pub enum Meaning {
 
 /// The meaning of a status.
 pub fn meaning(status: StatusCode) -> Meaning {
-    let _ = status;
-    todo!()
+    match status.as_u16() {
+        304 => Meaning::NotModified,
+        200..=399 => Meaning::Good,
+        404 | 410 => Meaning::Gone,
+        412 | 416 => Meaning::Changed,
+        408 | 421 | 425 | 429 => Meaning::Transient,
+        400..=499 => Meaning::Refused,
+        _ => Meaning::Transient,
+    }
 }
 
 impl Meaning {
-    /// Whether another master may do better.
+    /// Whether another master may do better: one may lag behind, be overloaded or broken.
     pub fn try_another_master(self) -> bool {
-        todo!()
+        matches!(self, Self::Transient | Self::Gone | Self::Changed)
     }
 
-    /// Whether a stale representation that is held is served instead, if its directives allow.
+    /// Whether a stale representation that is held is served instead, if its directives allow. A
+    /// removal that is not confirmed yet counts as an error here.
     pub fn prefers_stale(self) -> bool {
-        todo!()
+        matches!(self, Self::Transient | Self::Gone)
     }
 }
 
-/// The errors lately seen for one key. Two equal ones in a row start a negative entry.
+/// Whether a new head may take the place of a held one: an error never replaces content.
+pub fn may_replace(held: StatusCode, new: StatusCode) -> bool {
+    let is_error = |s: StatusCode| s.as_u16() >= 400;
+    is_error(held) || !is_error(new)
+}
+
+/// The errors lately seen for one key, by replies without explicit freshness. Two equal ones in a
+/// row start a negative entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ErrorRun {
+    /// 0 when nothing was seen.
     status: u16,
     count: u32,
+    last_ns: u64,
     negative_until_ns: u64,
 }
 
 impl ErrorRun {
-    /// Counts an error reply without explicit freshness.
+    /// An error reply came. A status that is no error is a good reply.
     pub fn handle_error(&mut self, now: Now, status: StatusCode) {
-        let _ = (now, status);
-        todo!()
+        if status.as_u16() < 400 {
+            return self.handle_good();
+        }
+        if self.status != status.as_u16() || self.is_forgotten(now) {
+            *self = Self { status: status.as_u16(), ..Self::default() };
+        }
+        self.count = self.count.saturating_add(1);
+        self.last_ns = now.mono_ns;
+        if let Some(doublings) = self.count.checked_sub(2) {
+            let length_ns = match meaning(status) {
+                Meaning::Gone => NEGATIVE_GONE_NS,
+                _ => NEGATIVE_FIRST_NS
+                    .saturating_mul(1u64.checked_shl(doublings).unwrap_or(u64::MAX))
+                    .min(NEGATIVE_LONGEST_NS),
+            };
+            self.negative_until_ns = now.mono_ns.saturating_add(length_ns);
+        }
     }
 
     /// A good reply came: all is forgotten.
@@ -62,8 +106,13 @@ impl ErrorRun {
 
     /// The status to answer at once, without asking; `None` when upstream is to be asked.
     pub fn negative(&self, now: Now) -> Option<StatusCode> {
-        let _ = now;
-        todo!()
+        let holds = now.mono_ns < self.negative_until_ns;
+        holds.then(|| StatusCode::from_u16(self.status).ok()).flatten()
+    }
+
+    /// Whether it says nothing any more and may be thrown away.
+    pub fn is_forgotten(&self, now: Now) -> bool {
+        self.status == 0 || now.mono_ns.saturating_sub(self.last_ns) >= FORGOTTEN_NS
     }
 }
 
@@ -82,8 +131,10 @@ struct Sighting {
 impl Removal {
     /// A master said 404 or 410.
     pub fn handle_gone(&mut self, now: Now, master: &Name) {
-        let _ = (now, master, &self.seen);
-        todo!()
+        self.seen
+            .entry(master.clone())
+            .and_modify(|s| s.last_ns = now.mono_ns)
+            .or_insert(Sighting { first_ns: now.mono_ns, last_ns: now.mono_ns });
     }
 
     /// A master has it: all is forgotten.
@@ -91,15 +142,138 @@ impl Removal {
         self.seen.clear();
     }
 
-    /// Whether the object counts as removed: every healthy master said so twice, 30 s apart.
+    /// Whether the object counts as removed: every healthy master said so at least twice, 30 s
+    /// apart. Without a healthy master nothing is removed.
     pub fn is_confirmed<'a>(&self, healthy: impl IntoIterator<Item = &'a Name>) -> bool {
-        let _ = healthy.into_iter().next();
-        todo!()
+        let mut healthy = healthy.into_iter().peekable();
+        healthy.peek().is_some()
+            && healthy.all(|master| {
+                self.seen
+                    .get(master)
+                    .is_some_and(|s| s.last_ns.saturating_sub(s.first_ns) >= REMOVAL_APART_NS)
+            })
     }
 }
 
-/// Whether a new head may take the place of a held one: an error never replaces content.
-pub fn may_replace(held: StatusCode, new: StatusCode) -> bool {
-    let _ = (held, new);
-    todo!()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::START;
+
+    fn status(n: u16) -> StatusCode {
+        StatusCode::from_u16(n).unwrap()
+    }
+
+    #[test]
+    fn meanings() {
+        use Meaning::*;
+        // (status, meaning, another master, stale instead)
+        for (n, want, another, stale) in [
+            (200, Good, false, false),
+            (206, Good, false, false),
+            (301, Good, false, false),
+            (304, NotModified, false, false),
+            (400, Refused, false, false),
+            (401, Refused, false, false),
+            (403, Refused, false, false),
+            (404, Gone, true, true),
+            (408, Transient, true, true),
+            (410, Gone, true, true),
+            (412, Changed, true, false),
+            (416, Changed, true, false),
+            (421, Transient, true, true),
+            (429, Transient, true, true),
+            (451, Refused, false, false),
+            (500, Transient, true, true),
+            (503, Transient, true, true),
+            (599, Transient, true, true),
+            (100, Transient, true, true),
+            (999, Transient, true, true),
+        ] {
+            let got = meaning(status(n));
+            assert_eq!(got, want, "{n}");
+            assert_eq!((got.try_another_master(), got.prefers_stale()), (another, stale), "{n}");
+        }
+    }
+
+    #[test]
+    fn errors_never_replace_content() {
+        for (held, new, want) in [
+            (200, 200, true),
+            (200, 301, true),
+            (200, 404, false),
+            (301, 500, false),
+            (404, 200, true),
+            (404, 404, true),
+            (503, 404, true),
+        ] {
+            assert_eq!(may_replace(status(held), status(new)), want, "{held} by {new}");
+        }
+    }
+
+    /// Plays `(seconds, status)` and returns how long after the last the negative entry holds.
+    fn negative_s(played: &[(u64, u16)]) -> u64 {
+        let mut run = ErrorRun::default();
+        let mut last = START;
+        for (at_s, n) in played {
+            last = START.plus_ms(at_s * 1000);
+            run.handle_error(last, status(*n));
+        }
+        (0..100).find(|s| run.negative(last.plus_ms(s * 1000)).is_none()).unwrap()
+    }
+
+    #[test]
+    fn two_equal_errors_in_a_row_start_a_negative_entry() {
+        for (played, want_s) in [
+            (&[(0, 404)][..], 0),
+            (&[(0, 404), (1, 404)], 30),
+            (&[(0, 410), (1, 410), (40, 410)], 30),
+            (&[(0, 404), (1, 410)], 0),
+            (&[(0, 404), (1, 500), (2, 404)], 0),
+            (&[(0, 500), (1, 500)], 1),
+            (&[(0, 503), (1, 503), (2, 503)], 2),
+            (&[(0, 503), (1, 503), (2, 503), (4, 503)], 4),
+            (&[(0, 503), (1, 503), (2, 503), (4, 503), (8, 503), (16, 503), (32, 503)], 30),
+            (&[(0, 403), (1, 403)], 1),
+            // A minute of silence: the first is no longer "in a row".
+            (&[(0, 404), (60, 404)], 0),
+            (&[(0, 404), (59, 404)], 30),
+            (&[(0, 404), (1, 200), (2, 404)], 0),
+        ] {
+            assert_eq!(negative_s(played), want_s, "{played:?}");
+        }
+    }
+
+    #[test]
+    fn the_backoff_never_overflows() {
+        let mut run = ErrorRun::default();
+        for s in 0..200 {
+            run.handle_error(START.plus_ms(s * 1000), status(500));
+        }
+        let last = START.plus_ms(199_000);
+        assert_eq!(run.negative(last.plus_ms(29_999)), Some(status(500)));
+        assert_eq!(run.negative(last.plus_ms(30_000)), None);
+        assert!(run.is_forgotten(last.plus_ms(60_000)));
+        run.handle_good();
+        assert_eq!(run, ErrorRun::default());
+    }
+
+    #[test]
+    fn removal_needs_all_healthy_masters_twice() {
+        let (m1, m2): (Name, Name) = ("m1".parse().unwrap(), "m2".parse().unwrap());
+        let at = |s: u64| START.plus_ms(s * 1000);
+        let mut removal = Removal::default();
+        removal.handle_gone(at(0), &m1);
+        removal.handle_gone(at(29), &m1);
+        assert!(!removal.is_confirmed([&m1]));
+        removal.handle_gone(at(30), &m1);
+        assert!(removal.is_confirmed([&m1]));
+        assert!(!removal.is_confirmed([&m1, &m2]));
+        assert!(!removal.is_confirmed([]));
+        removal.handle_gone(at(30), &m2);
+        removal.handle_gone(at(60), &m2);
+        assert!(removal.is_confirmed([&m1, &m2]));
+        removal.handle_present();
+        assert!(!removal.is_confirmed([&m1]));
+    }
 }

@@ -1,10 +1,29 @@
-//! How old a stored response is and how long it may be used (RFC 9111 section 4.2).
+//! How old a stored response is and how long it may be used (RFC 9111 section 4.2, RFC 5861).
+//!
+//! # Age under clock skew
+//! The age is counted from what upstream says in `Age` and from our own clock alone
+//! (`corrected_age_value` of section 4.2.3): the upstream's clock never enters, so that a master
+//! whose clock is wrong neither ages nor rejuvenates its objects. `Expires` and `Last-Modified` are
+//! compared with the `Date` of the same response, which is the same clock. A response that seems to
+//! come from our own future (our clock was set back) is not fresh: it is asked for again.
 
+use http::StatusCode;
+use http::header::{AGE, DATE, EXPIRES};
 use model::Now;
 
+use crate::directives::ResponseDirectives;
+use crate::fields::{date_s, seconds, single};
 use crate::stored::StoredHead;
+use crate::validator::last_modified_s;
 
-/// What a project chooses; the defaults are the design's.
+/// Without explicit freshness a response is fresh for this part of its age at the time ...
+const HEURISTIC_DIVISOR: u64 = 10;
+/// ... but for this many seconds at most.
+const HEURISTIC_MAX_S: u64 = 24 * 60 * 60;
+/// How far our clock may go back before what was stored later is doubted.
+const CLOCK_BACK_MS: u64 = 5_000;
+
+/// What a project chooses; the defaults are the house's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// A client's `no-cache`, `max-age` or `min-fresh` reaches a master only for objects that were
@@ -27,7 +46,7 @@ pub struct Freshness {
     pub lifetime_s: u64,
     /// Its current age, as the `Age` field says it.
     pub age_s: u64,
-    /// Seconds since we last had it confirmed, whatever its age was then.
+    /// How long ago it came or was last confirmed, whatever its age was then.
     pub held_s: u64,
     /// May be used without asking.
     pub fresh: bool,
@@ -37,14 +56,247 @@ pub struct Freshness {
     pub may_serve_stale_on_error: bool,
     /// May be used while it is revalidated behind, now.
     pub may_serve_while_revalidating: bool,
-    /// Must never be used stale by our own choice or the client's (`max-stale`).
+    /// Must not be used stale, whatever the client accepts.
     pub must_revalidate: bool,
-    /// `immutable`: a reload does not ask again while fresh.
+    /// `immutable`: while fresh, a reload does not ask again.
     pub immutable: bool,
+}
+
+impl Freshness {
+    /// Freshness left; negative when stale. What `ttl` of `Cache-Status` says.
+    pub fn ttl_s(&self) -> i64 {
+        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        signed(self.lifetime_s).saturating_sub(signed(self.age_s))
+    }
 }
 
 /// Age and lifetime now.
 pub fn freshness(stored: &StoredHead, now: Now, policy: &Policy) -> Freshness {
-    let _ = (stored, now, policy);
-    todo!()
+    let d = ResponseDirectives::of(&stored.headers);
+    let lifetime_s = lifetime_s(stored, &d);
+    let age_s = age_s(stored, now);
+    let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < stored.response_ms;
+    let fresh = lifetime_s > age_s && !doubtful;
+    let stale_for_s = if fresh { 0 } else { age_s.saturating_sub(lifetime_s) };
+    // These forbid staleness outright; s-maxage does so too (section 5.2.2.10), unless the same
+    // response says how long it may be stale.
+    let forbidden = d.must_revalidate || forbids_use(&d, stored.status);
+    let must_revalidate = forbidden || d.s_maxage_s.is_some();
+    let within = |limit_s: Option<u64>, default: bool| match limit_s {
+        Some(limit_s) => !forbidden && stale_for_s <= limit_s,
+        None => !must_revalidate && default,
+    };
+    Freshness {
+        lifetime_s,
+        age_s,
+        held_s: now.wall_ms.saturating_sub(stored.response_ms) / 1000,
+        fresh,
+        stale_for_s,
+        may_serve_stale_on_error: within(d.stale_if_error_s, true),
+        may_serve_while_revalidating: within(
+            d.stale_while_revalidate_s,
+            policy.stale_while_revalidate_s > 0 && stale_for_s <= policy.stale_while_revalidate_s,
+        ),
+        must_revalidate,
+        immutable: d.immutable,
+    }
+}
+
+/// `no-cache`, and what only a 304 can bring into a stored head: `no-store`, `private`.
+fn forbids_use(d: &ResponseDirectives, status: StatusCode) -> bool {
+    d.no_cache || d.private || forbids_storing(d, status)
+}
+
+/// `no-store`; `must-understand` takes its place for who knows the status (section 5.2.2.3).
+pub(crate) fn forbids_storing(d: &ResponseDirectives, status: StatusCode) -> bool {
+    d.no_store && !(d.must_understand && is_understood(status))
+}
+
+pub(crate) fn is_understood(status: StatusCode) -> bool {
+    is_heuristic(status) || matches!(status.as_u16(), 302 | 303 | 307)
+}
+
+/// Current age in seconds (RFC 9111 section 4.2.3).
+pub(crate) fn age_s(stored: &StoredHead, now: Now) -> u64 {
+    let first = stored.headers.get(AGE).map(|v| v.as_bytes());
+    // A list is not allowed, but of one the first counts; what is no number does not (section 5.1).
+    let upstream_s = first
+        .and_then(|v| v.split(|b| *b == b',').next())
+        .and_then(|v| seconds(v.trim_ascii()))
+        .unwrap_or(0);
+    let delay_ms = stored.response_ms.saturating_sub(stored.request_ms);
+    let resident_ms = now.wall_ms.saturating_sub(stored.response_ms);
+    upstream_s.saturating_add(delay_ms.saturating_add(resident_ms) / 1000)
+}
+
+/// Freshness lifetime in seconds (RFC 9111 section 4.2.1).
+fn lifetime_s(stored: &StoredHead, d: &ResponseDirectives) -> u64 {
+    if forbids_use(d, stored.status) {
+        return 0;
+    }
+    if let Some(explicit) = d.s_maxage_s.or(d.max_age_s) {
+        return explicit;
+    }
+    let date = single(&stored.headers, DATE).and_then(date_s).unwrap_or(stored.response_ms / 1000);
+    // Of doubled lines the first counts; a date that is none means already expired (section 5.3).
+    if let Some(expires) = stored.headers.get(EXPIRES) {
+        return date_s(expires).map_or(0, |expires| expires.saturating_sub(date));
+    }
+    if !is_heuristic(stored.status) && !d.public {
+        return 0;
+    }
+    let unchanged_s = last_modified_s(&stored.headers).map_or(0, |m| date.saturating_sub(m));
+    (unchanged_s / HEURISTIC_DIVISOR).min(HEURISTIC_MAX_S)
+}
+
+/// Whether a status may be kept without being told so (RFC 9110 section 15.1).
+pub(crate) fn is_heuristic(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200 | 203 | 204 | 206 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 501)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{START, head};
+
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
+    fn at(list: Fields<'_>, after_s: u64) -> Freshness {
+        freshness(&head(200, list), START.plus_ms(after_s * 1000), &Policy::default())
+    }
+
+    const NOW: &str = "Fri, 01 Jan 2027 00:00:00 GMT";
+
+    #[test]
+    fn lifetimes() {
+        let cases: &[(Fields<'_>, u64)] = &[
+            (&[("cache-control", "max-age=60")], 60),
+            (&[("cache-control", "max-age=60, s-maxage=5")], 5),
+            (&[("cache-control", "s-maxage=5"), ("cache-control", "max-age=60")], 5),
+            (&[("cache-control", "max-age=60"), ("expires", "0")], 60),
+            (&[("cache-control", "max-age=0"), ("expires", "Fri, 01 Jan 2027 01:00:00 GMT")], 0),
+            (&[("date", NOW), ("expires", "Fri, 01 Jan 2027 01:00:00 GMT")], 3600),
+            // Both by upstream's own wrong clock: still an hour.
+            (
+                &[
+                    ("date", "Tue, 01 Jan 2019 00:00:00 GMT"),
+                    ("expires", "Tue, 01 Jan 2019 01:00:00 GMT"),
+                ],
+                3600,
+            ),
+            // No Date: the time of receipt stands in.
+            (&[("expires", "Fri, 01 Jan 2027 01:00:00 GMT")], 3600),
+            (&[("date", NOW), ("expires", "0")], 0),
+            (&[("date", NOW), ("expires", "Thu, 31 Dec 2026 00:00:00 GMT")], 0),
+            // 10 % of ten hours.
+            (&[("date", NOW), ("last-modified", "Thu, 31 Dec 2026 14:00:00 GMT")], 3600),
+            // 10 % of eleven years, but at most a day.
+            (&[("date", NOW), ("last-modified", "Fri, 01 Jan 2016 00:00:00 GMT")], 86_400),
+            // Modified in upstream's future.
+            (&[("date", NOW), ("last-modified", "Sat, 02 Jan 2027 00:00:00 GMT")], 0),
+            (&[("date", NOW), ("etag", "\"a\"")], 0),
+            (&[("cache-control", "max-age=60, no-cache")], 0),
+            (&[("cache-control", "max-age=60, no-store")], 0),
+            (&[("cache-control", "max-age=99999999999")], 1 << 31),
+        ];
+        for (list, want) in cases {
+            assert_eq!(at(list, 0).lifetime_s, *want, "{list:?}");
+        }
+        let moved = [("date", NOW), ("last-modified", "Thu, 31 Dec 2026 14:00:00 GMT")];
+        let of = |status| freshness(&head(status, &moved), START, &Policy::default()).lifetime_s;
+        assert_eq!((of(301), of(302), of(500)), (3600, 0, 0));
+    }
+
+    #[test]
+    fn fresh_ends_when_the_age_reaches_the_lifetime() {
+        let list = [("cache-control", "max-age=60"), ("age", "10")];
+        let f = at(&list, 49);
+        assert_eq!((f.age_s, f.fresh, f.stale_for_s, f.held_s), (59, true, 0, 49));
+        assert_eq!(f.ttl_s(), 1);
+        let f = at(&list, 50);
+        assert_eq!((f.age_s, f.fresh, f.stale_for_s), (60, false, 0));
+        let f = at(&list, 57);
+        assert_eq!((f.age_s, f.fresh, f.stale_for_s, f.ttl_s()), (67, false, 7, -7));
+    }
+
+    #[test]
+    fn age_counts_the_delay_of_the_exchange_and_the_stay_here() {
+        let mut stored = head(200, &[("age", "100")]);
+        stored.request_ms = START.wall_ms - 2_500;
+        assert_eq!(age_s(&stored, START), 102);
+        assert_eq!(age_s(&stored, START.plus_ms(1_500)), 104);
+    }
+
+    #[test]
+    fn age_fields_that_are_wrong() {
+        let cases: &[(Fields<'_>, u64)] = &[
+            (&[("age", "abc")], 0),
+            (&[("age", "-7200")], 0),
+            (&[("age", "7200.0")], 0),
+            (&[("age", "7200,0")], 7200),
+            (&[("age", "0, 7200")], 0),
+            (&[("age", "7200"), ("age", "0")], 7200),
+            (&[("age", "99999999999999999999")], 1 << 31),
+        ];
+        for (list, want) in cases {
+            assert_eq!(at(list, 0).age_s, *want, "{list:?}");
+        }
+    }
+
+    #[test]
+    fn upstreams_clock_does_not_age_what_it_sends() {
+        for date in ["Tue, 01 Jan 2019 00:00:00 GMT", "Sat, 01 Jan 2050 00:00:00 GMT", "x"] {
+            let f = at(&[("date", date), ("cache-control", "max-age=60")], 30);
+            assert_eq!((f.age_s, f.fresh), (30, true), "{date}");
+        }
+    }
+
+    #[test]
+    fn what_comes_from_our_own_future_is_doubted() {
+        let stored = head(200, &[("cache-control", "max-age=60")]);
+        let back = |ms| {
+            let now = Now { wall_ms: START.wall_ms - ms, ..START };
+            freshness(&stored, now, &Policy::default())
+        };
+        assert!(back(5_000).fresh);
+        assert!(!back(5_001).fresh);
+        assert_eq!(back(5_001).age_s, 0);
+        assert!(back(5_001).may_serve_stale_on_error);
+    }
+
+    #[test]
+    fn stale_use() {
+        // (Cache-Control, seconds after, on error, while revalidating, must revalidate)
+        for (directives, after_s, on_error, behind, must) in [
+            ("max-age=1", 1_000_000, true, false, false),
+            ("max-age=1, must-revalidate", 2, false, false, true),
+            ("max-age=1, proxy-revalidate", 2, false, false, true),
+            ("s-maxage=1", 2, false, false, true),
+            ("s-maxage=1, stale-if-error=60", 2, true, false, true),
+            ("s-maxage=1, stale-while-revalidate=60", 2, false, true, true),
+            ("no-cache", 0, false, false, true),
+            ("max-age=1, no-cache, stale-if-error=60", 2, false, false, true),
+            ("max-age=1, must-revalidate, stale-if-error=60", 2, false, false, true),
+            ("max-age=1, stale-if-error=60", 61, true, false, false),
+            ("max-age=1, stale-if-error=60", 62, false, false, false),
+            ("max-age=1, stale-if-error=0", 2, false, false, false),
+            ("max-age=1, stale-while-revalidate=10", 11, true, true, false),
+            ("max-age=1, stale-while-revalidate=10", 12, true, false, false),
+        ] {
+            let f = at(&[("cache-control", directives)], after_s);
+            assert!(!f.fresh, "{directives}");
+            let got =
+                (f.may_serve_stale_on_error, f.may_serve_while_revalidating, f.must_revalidate);
+            assert_eq!(got, (on_error, behind, must), "{directives} after {after_s} s");
+        }
+        let policy = Policy { stale_while_revalidate_s: 10, ..Policy::default() };
+        let behind = |directives, after_s: u64| {
+            let stored = head(200, &[("cache-control", directives)]);
+            freshness(&stored, START.plus_ms(after_s * 1000), &policy).may_serve_while_revalidating
+        };
+        assert!(behind("max-age=1", 11));
+        assert!(!behind("max-age=1", 12));
+        assert!(!behind("max-age=1, must-revalidate", 2));
+        assert!(!behind("max-age=1, stale-while-revalidate=0", 2));
+    }
 }

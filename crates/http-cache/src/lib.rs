@@ -30,6 +30,7 @@
 
 pub mod directives;
 pub mod errors;
+mod fields;
 pub mod freshness;
 pub mod hygiene;
 pub mod merge;
@@ -43,6 +44,9 @@ pub mod storable;
 pub mod stored;
 pub mod target;
 pub mod validator;
+
+#[cfg(test)]
+mod testing;
 
 pub use freshness::{Freshness, Policy, freshness};
 pub use hygiene::Identity;

@@ -1,5 +1,6 @@
 //! A client's request as far as the rules care.
 
+use http::header::AUTHORIZATION;
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::directives::RequestDirectives;
@@ -40,14 +41,66 @@ pub enum RequestError {
 impl RequestError {
     /// The status of the refusal.
     pub fn status(self) -> StatusCode {
-        todo!()
+        match self {
+            Self::Target(TargetError::TooLong) => StatusCode::URI_TOO_LONG,
+            Self::Target(_) => StatusCode::BAD_REQUEST,
+            Self::Method => StatusCode::METHOD_NOT_ALLOWED,
+        }
     }
 }
 
 impl Request {
     /// Understands a request's head.
     pub fn parse(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Self, RequestError> {
-        let _ = (method, uri, headers);
-        todo!()
+        let head = *method == Method::HEAD;
+        if !head && *method != Method::GET {
+            return Err(RequestError::Method);
+        }
+        let range = if head { None } else { ByteRanges::of(headers) };
+        Ok(Self {
+            head,
+            target: Target::of(uri)?,
+            if_range: range.as_ref().and_then(|_| IfRange::of(headers)),
+            range,
+            preconditions: Preconditions::of(headers),
+            directives: RequestDirectives::of(headers),
+            authorized: headers.contains_key(AUTHORIZATION),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::fields;
+
+    #[test]
+    fn refusals_and_their_status() {
+        let parse = |method: Method, uri: &str| {
+            Request::parse(&method, &uri.parse().unwrap(), &HeaderMap::new())
+                .map_err(RequestError::status)
+        };
+        assert!(parse(Method::GET, "/a").is_ok());
+        assert!(parse(Method::HEAD, "/a").unwrap().head);
+        for method in [Method::POST, Method::PUT, Method::DELETE, Method::OPTIONS] {
+            assert_eq!(parse(method, "/a").unwrap_err(), 405);
+        }
+        assert_eq!(parse(Method::GET, "/%zz").unwrap_err(), 400);
+        let long = format!("/{}", "a".repeat(9000));
+        assert_eq!(parse(Method::GET, &long).unwrap_err(), 414);
+    }
+
+    #[test]
+    fn head_has_no_ranges_and_if_range_needs_one() {
+        let list = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
+        let uri = "/".parse().unwrap();
+        let get = Request::parse(&Method::GET, &uri, &fields(&list)).unwrap();
+        assert!(get.range.is_some() && get.if_range.is_some());
+        let head = Request::parse(&Method::HEAD, &uri, &fields(&list)).unwrap();
+        assert!(head.range.is_none() && head.if_range.is_none());
+        let bare = Request::parse(&Method::GET, &uri, &fields(&list[1..])).unwrap();
+        assert!(bare.if_range.is_none());
+        let twice = fields(&[("range", "bytes=0-1"), ("range", "bytes=2-3")]);
+        assert!(Request::parse(&Method::GET, &uri, &twice).unwrap().range.is_none());
     }
 }

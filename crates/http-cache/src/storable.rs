@@ -1,9 +1,17 @@
-//! Whether a reply may be kept (RFC 9111 section 3).
+//! Whether a reply may be kept (RFC 9111 sections 3 and 3.5, and the house's decisions).
 
-use crate::freshness::Policy;
-use crate::reply::Reply;
+use std::fmt;
+
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderName, SET_COOKIE, VARY};
+use http::{HeaderMap, StatusCode};
+
+use crate::directives::ResponseDirectives;
+use crate::fields::{date_s, date_value, elements, single};
+use crate::freshness::{Policy, forbids_storing, freshness, is_heuristic, is_understood};
+use crate::reply::{ContentRange, Reply};
 use crate::request::Request;
 use crate::stored::StoredHead;
+use crate::validator::validator;
 
 /// Why a reply is not kept. Prints one stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,19 +20,20 @@ pub enum NoCache {
     NoStore,
     /// `private`.
     Private,
-    /// The request had `Authorization` and the response does not allow sharing.
+    /// The request has `Authorization`, and the response does not say that it may be shared.
     Authorization,
     /// `Vary` names what we do not key on.
     Vary,
     /// `Vary: Accept-Encoding` with a coding we did not ask for.
     ContentEncoding,
-    /// `Set-Cookie`.
+    /// `Set-Cookie` without `public` or `s-maxage`.
     SetCookie,
-    /// A status that is never kept (206 that fits nothing, 304, 416, 1xx ...).
+    /// A status that is never kept, or not without being told so: 206 that names no range, 302
+    /// without a lifetime, 304, 416 ...
     Status,
     /// An error without explicit freshness goes to its requester alone.
     Error,
-    /// Neither validator nor explicit freshness.
+    /// Neither validator nor lifetime: could never be used again.
     NoValidator,
     /// The length is not known beforehand.
     LengthUnknown,
@@ -33,22 +42,307 @@ pub enum NoCache {
 impl NoCache {
     /// The stable word.
     pub fn as_str(self) -> &'static str {
-        todo!()
+        match self {
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::Authorization => "authorization",
+            Self::Vary => "vary",
+            Self::ContentEncoding => "content-encoding",
+            Self::SetCookie => "set-cookie",
+            Self::Status => "status",
+            Self::Error => "error",
+            Self::NoValidator => "no-validator",
+            Self::LengthUnknown => "length-unknown",
+        }
     }
 
-    /// Whether the reply to a neutral fill request may be wrong for a client with fields of its own,
-    /// so that the request is to be passed on as the client made it.
+    /// Whether the reply to a neutral fill request may be wrong for a client with fields of its
+    /// own, so that its request is to be passed on as it made it.
     pub fn ask_for_client(self) -> bool {
-        todo!()
+        match self {
+            Self::Private
+            | Self::Authorization
+            | Self::Vary
+            | Self::ContentEncoding
+            | Self::SetCookie => true,
+            Self::NoStore
+            | Self::Status
+            | Self::Error
+            | Self::NoValidator
+            | Self::LengthUnknown => false,
+        }
     }
 }
 
-/// Keeps or refuses a reply to a request for the whole or a range.
+impl fmt::Display for NoCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Keeps or refuses a reply to a request for the whole or a part. What is kept is the head of the
+/// whole representation, of [`Reply::complete_length`] bytes.
+///
+/// Keeping an error (which then has explicit freshness) in the place of content is another
+/// question: [`crate::errors::may_replace`].
 pub fn storable(
     request: &Request,
     reply: &Reply<'_>,
     policy: &Policy,
 ) -> Result<StoredHead, NoCache> {
-    let _ = (request, reply, policy);
-    todo!()
+    let d = ResponseDirectives::of(reply.headers);
+    let mut stored =
+        StoredHead::new(reply.status, reply.headers, reply.asked.wall_ms, reply.got.wall_ms);
+    if !is_keepable(reply) {
+        return Err(NoCache::Status);
+    }
+    check_permission(request, reply, &d)?;
+    check_variance(reply.headers)?;
+    let explicit =
+        d.s_maxage_s.is_some() || d.max_age_s.is_some() || reply.headers.contains_key(EXPIRES);
+    if reply.status.as_u16() >= 400 && !explicit {
+        return Err(NoCache::Error);
+    }
+    if !explicit && !d.public && !is_heuristic(reply.status) {
+        return Err(NoCache::Status);
+    }
+    if reply.complete_length().is_none() {
+        return Err(NoCache::LengthUnknown);
+    }
+    if validator(&stored).is_none() && freshness(&stored, reply.got, policy).lifetime_s == 0 {
+        return Err(NoCache::NoValidator);
+    }
+    for name in &d.unkept_fields {
+        stored.headers.remove(name);
+    }
+    drop_message_digests(reply.status, &mut stored.headers);
+    ensure_date(&mut stored);
+    Ok(stored)
+}
+
+/// A final status that stands for something reusable. 416 and 304 speak of one request; a 206 must
+/// name its one range.
+fn is_keepable(reply: &Reply<'_>) -> bool {
+    match reply.status.as_u16() {
+        206 => {
+            let kind = reply.headers.get(CONTENT_TYPE).map_or(&[][..], |v| v.as_bytes());
+            let multi = kind.get(..10).is_some_and(|k| k.eq_ignore_ascii_case(b"multipart/"));
+            let range = ContentRange::of(reply.headers);
+            matches!(range, Some(ContentRange::Part { .. })) && !(multi && is_byteranges(kind))
+        }
+        304 | 412 | 416 => false,
+        status => status >= 200,
+    }
+}
+
+fn is_byteranges(kind: &[u8]) -> bool {
+    kind.get(10..20).is_some_and(|k| k.eq_ignore_ascii_case(b"byteranges"))
+}
+
+/// `no-store`, `private`, `Authorization`, `Set-Cookie`.
+fn check_permission(
+    request: &Request,
+    reply: &Reply<'_>,
+    d: &ResponseDirectives,
+) -> Result<(), NoCache> {
+    let Reply { status, headers, .. } = *reply;
+    if forbids_storing(d, status) {
+        return Err(NoCache::NoStore);
+    }
+    if d.must_understand && !is_understood(status) {
+        return Err(NoCache::Status);
+    }
+    if d.private {
+        return Err(NoCache::Private);
+    }
+    let shared = d.public || d.s_maxage_s.is_some();
+    if request.authorized && !shared && !d.must_revalidate {
+        return Err(NoCache::Authorization);
+    }
+    let cookie = headers.contains_key(SET_COOKIE) && !d.unkept_fields.contains(&SET_COOKIE);
+    if cookie && !shared {
+        return Err(NoCache::SetCookie);
+    }
+    Ok(())
+}
+
+/// Only what is the same for everybody is kept: upstream is asked for the identity coding, so a
+/// response that varies by `Accept-Encoding` alone is, as long as it is not coded.
+fn check_variance(headers: &HeaderMap) -> Result<(), NoCache> {
+    for name in elements(headers, VARY) {
+        if !name.eq_ignore_ascii_case(b"accept-encoding") {
+            return Err(NoCache::Vary);
+        }
+        if elements(headers, CONTENT_ENCODING).any(|c| !c.eq_ignore_ascii_case(b"identity")) {
+            return Err(NoCache::ContentEncoding);
+        }
+    }
+    Ok(())
+}
+
+/// Digests of the message's content, unlike `Repr-Digest`, say nothing of the whole when the
+/// message was a part (RFC 9530 section 2).
+pub(crate) fn drop_message_digests(status: StatusCode, headers: &mut HeaderMap) {
+    if status == StatusCode::PARTIAL_CONTENT {
+        headers.remove(HeaderName::from_static("content-digest"));
+        headers.remove(HeaderName::from_static("content-md5"));
+    }
+}
+
+/// A recipient with a clock gives a message without a right `Date` the time of its receipt
+/// (RFC 9110 section 6.6.1).
+pub(crate) fn ensure_date(stored: &mut StoredHead) {
+    if single(&stored.headers, DATE).and_then(date_s).is_none()
+        && let Some(now) = date_value(stored.response_ms / 1000)
+    {
+        stored.headers.insert(DATE, now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{fields, reply};
+    use http::Method;
+
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
+    fn ask(list: Fields<'_>) -> Request {
+        Request::parse(&Method::GET, &"/".parse().unwrap(), &fields(list)).unwrap()
+    }
+
+    fn keep(status: u16, list: Fields<'_>) -> Result<StoredHead, NoCache> {
+        let mut headers = fields(list);
+        headers.insert("content-length", http::HeaderValue::from_static("10"));
+        storable(&ask(&[]), &reply(status, &headers), &Policy::default())
+    }
+
+    #[test]
+    fn a_table_of_replies() {
+        use NoCache::*;
+        const LM: (&str, &str) = ("last-modified", "Thu, 31 Dec 2026 00:00:00 GMT");
+        const FRESH: (&str, &str) = ("cache-control", "max-age=60");
+        let cases: &[(u16, Fields<'_>, Option<NoCache>)] = &[
+            (200, &[FRESH], None),
+            (200, &[LM], None),
+            (200, &[("etag", "\"a\"")], None),
+            (200, &[], Some(NoValidator)),
+            (200, &[("etag", "a")], Some(NoValidator)),
+            (200, &[("cache-control", "max-age=0")], Some(NoValidator)),
+            (200, &[("cache-control", "max-age=0"), LM], None),
+            (200, &[("cache-control", "no-cache")], Some(NoValidator)),
+            (200, &[("cache-control", "no-cache"), ("etag", "\"a\"")], None),
+            (200, &[("cache-control", "no-store"), LM], Some(NoStore)),
+            (200, &[("cache-control", "no-store, must-understand, max-age=60")], None),
+            (299, &[("cache-control", "no-store, must-understand, max-age=60")], Some(NoStore)),
+            (299, &[("cache-control", "must-understand, max-age=60")], Some(Status)),
+            (200, &[("cache-control", "private, max-age=60")], Some(Private)),
+            (200, &[("cache-control", "private=\"x\", max-age=60")], None),
+            (200, &[("vary", "*"), FRESH], Some(Vary)),
+            (200, &[("vary", "User-Agent"), FRESH], Some(Vary)),
+            (200, &[("vary", "Accept-Encoding, Origin"), FRESH], Some(Vary)),
+            (200, &[("vary", "accept-encoding"), FRESH], None),
+            (200, &[("vary", ""), FRESH], None),
+            (
+                200,
+                &[("vary", "Accept-Encoding"), ("content-encoding", "gzip"), FRESH],
+                Some(ContentEncoding),
+            ),
+            // One coding for everybody is part of the representation.
+            (200, &[("content-encoding", "gzip"), FRESH], None),
+            (200, &[("set-cookie", "a=b"), FRESH], Some(SetCookie)),
+            (200, &[("set-cookie", "a=b"), ("cache-control", "public, max-age=60")], None),
+            (200, &[("set-cookie", "a=b"), ("cache-control", "s-maxage=60")], None),
+            (
+                200,
+                &[("set-cookie", "a=b"), ("cache-control", "max-age=60, no-cache=\"set-cookie\"")],
+                None,
+            ),
+            (206, &[("content-range", "bytes 0-4/10"), LM], None),
+            (206, &[LM], Some(Status)),
+            (206, &[("content-range", "bytes */10"), LM], Some(Status)),
+            (206, &[("content-range", "bytes 0-4/*"), LM], Some(LengthUnknown)),
+            (
+                206,
+                &[
+                    ("content-range", "bytes 0-4/10"),
+                    ("content-type", "Multipart/ByteRanges; boundary=x"),
+                    LM,
+                ],
+                Some(Status),
+            ),
+            (
+                206,
+                &[("content-range", "bytes 0-4/10"), ("content-type", "multipart/mixed"), LM],
+                None,
+            ),
+            (301, &[LM], None),
+            (302, &[LM], Some(Status)),
+            (302, &[FRESH], None),
+            (299, &[FRESH], None),
+            (304, &[FRESH], Some(Status)),
+            (412, &[FRESH], Some(Status)),
+            (416, &[FRESH], Some(Status)),
+            (404, &[LM], Some(Error)),
+            (404, &[("cache-control", "public"), LM], Some(Error)),
+            (404, &[FRESH], None),
+            (503, &[FRESH], None),
+            (503, &[], Some(Error)),
+        ];
+        for (status, list, want) in cases {
+            assert_eq!(keep(*status, list).err(), *want, "{status} {list:?}");
+        }
+    }
+
+    #[test]
+    fn length_must_be_known() {
+        let headers = fields(&[("cache-control", "max-age=60")]);
+        let got = storable(&ask(&[]), &reply(200, &headers), &Policy::default());
+        assert_eq!(got.unwrap_err(), NoCache::LengthUnknown);
+        assert!(storable(&ask(&[]), &reply(204, &headers), &Policy::default()).is_ok());
+    }
+
+    #[test]
+    fn authorization_needs_permission_to_share() {
+        for (directives, want) in [
+            ("max-age=60", Some(NoCache::Authorization)),
+            ("max-age=60, public", None),
+            ("max-age=60, must-revalidate", None),
+            ("s-maxage=60", None),
+        ] {
+            let headers = fields(&[("cache-control", directives), ("content-length", "1")]);
+            let got = storable(
+                &ask(&[("authorization", "Basic eA==")]),
+                &reply(200, &headers),
+                &Policy::default(),
+            );
+            assert_eq!(got.err(), want, "{directives}");
+        }
+    }
+
+    #[test]
+    fn what_a_kept_head_looks_like() {
+        let stored = keep(
+            206,
+            &[
+                ("content-range", "bytes 0-4/10"),
+                ("cache-control", "max-age=60, no-cache=\"x-once\""),
+                ("x-once", "1"),
+                ("x-more", "2"),
+                ("content-digest", "sha-256=:AAAA:"),
+                ("repr-digest", "sha-256=:BBBB:"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(stored.status, 200);
+        let want = fields(&[
+            ("cache-control", "max-age=60, no-cache=\"x-once\""),
+            ("x-more", "2"),
+            ("repr-digest", "sha-256=:BBBB:"),
+            ("date", "Fri, 01 Jan 2027 00:00:00 GMT"),
+        ]);
+        assert_eq!(stored.headers, want);
+        let dated = keep(200, &[("cache-control", "max-age=60"), ("date", "soon")]).unwrap();
+        assert_eq!(dated.headers["date"], "Fri, 01 Jan 2027 00:00:00 GMT");
+    }
 }
