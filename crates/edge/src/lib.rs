@@ -1,24 +1,40 @@
-//! Temporary text: the tour follows.
+//! The edge role: serves clients from its disks and fills what is missing from masters.
+//!
+//! A tour in the order a request takes: [`handler`] (host to project, target to key, what is held to
+//! a step) -> [`flight`] (one question for each key, however many wait) -> [`fetch`] (the question:
+//! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
+//! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
+//! client). Beside it: [`upstream`] (pooled connections with bounded patience), [`project`] (hosts
+//! and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other things known of
+//! keys), [`answers`] (what is not content), [`counters`], [`shell`] (listeners and the node map).
+//!
+//! Invariants: one filling for a representation and one question for a key, so that a block is
+//! asked for once (E2); questions and fills are tasks of their own, never a client's (E3); an error
+//! never replaces what is held (E4); memory is bounded: block buffers by `fill_memory`, a waiting
+//! client by one copy of 64 KiB, what is remembered of keys by count, connections by the listener
+//! (E5).
+//!
+//! The rules of HTTP are those of `http-cache`, the plan of a fill is `fill`'s; this room moves
+//! bytes.
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod answers;
+mod counters;
+mod deliver;
+mod fetch;
+mod filling;
+mod flight;
+mod handler;
+mod memo;
 pub mod params;
+mod pour;
+mod project;
+mod shell;
+mod state;
+mod stores;
+mod upstream;
 
 pub use params::{Params, StoreParams, Timeouts};
-
-/// Why the edge cannot serve.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// An address cannot be listened on.
-    #[error(transparent)]
-    Listen(#[from] rt::listen::ListenError),
-}
-
-/// Serves until the context's shutdown.
-pub async fn run(
-    _params: Params,
-    _node_map: rt::follow::Following,
-    _context: rt::Context,
-) -> Result<(), Error> {
-    todo!()
-}
+pub use shell::{Bound, Error, bind, run};
+pub use stores::StoresError;

@@ -1,0 +1,118 @@
+//! Answers that are not content: refusals, errors, health, and what is passed on.
+
+use bytes::Bytes;
+use fill::Failure;
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use http_cache::hygiene::pass_response;
+use http_cache::status::PROXY_STATUS;
+use http_cache::{CacheStatus, Forward, ProxyError, proxy_status};
+use serve::{Body, BodyError, Piece, Source};
+
+use crate::state::Edge;
+use crate::upstream::{Answer, Reading};
+
+/// A short text of our own. Never kept by other caches.
+pub(crate) fn text(status: StatusCode, words: &str) -> Response<Body> {
+    let body = format!("{words}\n");
+    let length = HeaderValue::from(body.len());
+    let mut response = Response::new(Body::bytes(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::CONTENT_LENGTH, length);
+    response
+}
+
+/// An error about what stands behind us, with `Cache-Status` and `Proxy-Status`.
+pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool) -> Response<Body> {
+    let status =
+        if why.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+    let words = match why {
+        _ if why.is_timeout() => "no master of this content answered in time",
+        _ => "no master of this content could be asked",
+    };
+    let mut response = text(status, words);
+    let forward = if held { Forward::Partial } else { Forward::UriMiss };
+    let cache_status = CacheStatus::forwarded(forward).with_detail("error");
+    cache_status.add(response.headers_mut(), &edge.me);
+    let error = proxy_error(why);
+    let value = proxy_status(&edge.me, error, Some(master), Some(&why.to_string()));
+    response.headers_mut().append(PROXY_STATUS, value);
+    response
+}
+
+/// A status remembered from two equal errors in a row.
+pub(crate) fn negative(edge: &Edge, status: StatusCode) -> Response<Body> {
+    let mut response = text(status, "the masters of this content answered with this error lately");
+    let cache_status = CacheStatus::hit().with_detail("negative");
+    cache_status.add(response.headers_mut(), &edge.me);
+    response
+}
+
+/// CDN-Loop names us (RFC 8586).
+pub(crate) fn looped(edge: &Edge) -> Response<Body> {
+    let mut response = text(StatusCode::LOOP_DETECTED, "this request has been here before");
+    let value = proxy_status(&edge.me, ProxyError::ProxyLoopDetected, None, None);
+    response.headers_mut().append(PROXY_STATUS, value);
+    response
+}
+
+fn proxy_error(why: Failure) -> ProxyError {
+    match why {
+        Failure::Connect => ProxyError::DestinationUnavailable,
+        Failure::ConnectTimeout => ProxyError::ConnectionTimeout,
+        Failure::FirstByteTimeout => ProxyError::HttpResponseTimeout,
+        Failure::BetweenBytesTimeout => ProxyError::ConnectionReadTimeout,
+        Failure::Truncated | Failure::Changed => ProxyError::HttpResponseIncomplete,
+        Failure::Status(_) => ProxyError::HttpProtocolError,
+        Failure::Protocol => ProxyError::HttpProtocolError,
+        Failure::Disk => ProxyError::ProxyInternalError,
+    }
+}
+
+/// A master's answer, as it comes, for one client.
+pub(crate) fn passed(
+    edge: &Edge,
+    answer: Answer,
+    method: &Method,
+    cache_status: CacheStatus,
+) -> Response<Body> {
+    let mut headers = pass_response(&answer.parts.headers, &edge.me);
+    let status = answer.parts.status;
+    CacheStatus { fwd_status: Some(status), ..cache_status }.add(&mut headers, &edge.me);
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|v| v.to_str().ok())
+        .and_then(|v| v.parse::<u64>().ok());
+    let bodyless = *method == Method::HEAD
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED;
+    let body = if bodyless {
+        Body::empty()
+    } else {
+        let sent = edge.counters.sent.clone();
+        Body::stream(Passing { reading: answer.body, sent }, length)
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+struct Passing {
+    reading: Reading,
+    sent: rt::metrics::Counter,
+}
+
+impl Source for Passing {
+    async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
+        match self.reading.next().await {
+            Ok(data) => data.map(|data| {
+                self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
+                Ok(Piece::Bytes(data))
+            }),
+            Err(why) => Some(Err(BodyError(why.into()))),
+        }
+    }
+}

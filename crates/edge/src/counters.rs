@@ -1,0 +1,67 @@
+//! Handles of the edge's metrics, resolved once.
+
+use rt::Metrics;
+use rt::metrics::{Counter, Gauge, edge};
+
+/// How a request of a client ended, for the counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Served {
+    Hit,
+    Partial,
+    Miss,
+    Revalidated,
+    Stale,
+    Pass,
+    Negative,
+    Error,
+    Refused,
+    Health,
+}
+
+impl Served {
+    const ALL: [(Self, &str); 10] = [
+        (Self::Hit, "hit"),
+        (Self::Partial, "partial"),
+        (Self::Miss, "miss"),
+        (Self::Revalidated, "revalidated"),
+        (Self::Stale, "stale"),
+        (Self::Pass, "pass"),
+        (Self::Negative, "negative"),
+        (Self::Error, "error"),
+        (Self::Refused, "refused"),
+        (Self::Health, "health"),
+    ];
+}
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    requests: Vec<(Served, Counter)>,
+    pub(crate) sent: Counter,
+    pub(crate) fills: Counter,
+    pub(crate) filled: Counter,
+    pub(crate) in_flight: Gauge,
+}
+
+impl Counters {
+    pub(crate) fn new(metrics: &Metrics) -> Self {
+        let of = |word: &str| metrics.counter(&edge::REQUESTS, &[word]);
+        Self {
+            requests: Served::ALL.iter().map(|(served, word)| (*served, of(word))).collect(),
+            sent: metrics.counter(&edge::SENT, &[]),
+            fills: metrics.counter(&edge::FILLS, &[]),
+            filled: metrics.counter(&edge::FILLED, &[]),
+            in_flight: metrics.gauge(&edge::IN_FLIGHT, &[]),
+        }
+    }
+
+    pub(crate) fn count(&self, served: Served) {
+        if let Some((_, counter)) = self.requests.iter().find(|(s, _)| *s == served) {
+            counter.inc();
+        }
+    }
+
+    /// Every result with its count, for `/status`.
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        Served::ALL.iter().zip(&self.requests).map(|((_, word), (_, c))| (*word, c.get()))
+    }
+}

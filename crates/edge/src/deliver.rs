@@ -1,0 +1,178 @@
+//! An object on its way to a client: from the store where blocks are held, from the block buffers
+//! as they fill, by the fill machine where they are missing.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fill::{Failure, Geometry};
+use http::Response;
+use http_cache::{CacheStatus, Forward, Plan, Request, respond};
+use rt::clock;
+use rt::metrics::Counter;
+use serve::{Body, BodyError, Piece, Source};
+
+use crate::filling::{Filling, Reader};
+use crate::state::{Edge, Object};
+
+/// Bytes copied at once from a block that is being filled: what a slow client keeps in memory.
+const COPY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of one extent; a bound so that a long transfer looks at the store again now and then.
+const EXTENT_BYTES_MAX: u64 = 64 << 20;
+/// How often one block may turn out to be lost (evicted, corrupt) under one reader.
+const LOSSES_MAX: u32 = 3;
+
+/// An answer whose body is on its way.
+pub(crate) struct Delivered {
+    pub(crate) response: Response<Body>,
+    /// Whether something of it had to be brought first.
+    pub(crate) filled: bool,
+}
+
+/// Answers `request` from the object. Before the head is sent, the first block that is missing must
+/// be on its way from a master that has this very representation: then a change upstream is seen
+/// while the client can still be given the new one.
+pub(crate) async fn deliver(
+    edge: &Arc<Edge>,
+    object: Arc<Object>,
+    request: &Request,
+    mut status: CacheStatus,
+    reader: Option<Reader>,
+) -> Result<Delivered, Failure> {
+    let now = clock::now();
+    let plan = respond(request, &object.head, object.rep.length(), now);
+    let mut kept = None;
+    if let Some(missing) = first_missing(&object, &plan) {
+        let reader = reader
+            .filter(|reader| reader.is_of(&object))
+            .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
+        reader.coming(missing).await?;
+        kept = Some(reader);
+        if status.hit {
+            status =
+                CacheStatus { ttl_s: status.ttl_s, ..CacheStatus::forwarded(Forward::Partial) };
+        }
+    }
+    let plan = plan.by_cache(&object.head, now, &edge.me, &status);
+    let filled = kept.is_some();
+    let length = plan.pieces.iter().map(http_cache::Piece::length).fold(0u64, u64::saturating_add);
+    let body = if plan.pieces.is_empty() {
+        Body::empty()
+    } else {
+        let delivery = Delivery {
+            edge: Arc::clone(edge),
+            object,
+            pieces: plan.pieces.into(),
+            reader: kept,
+            sent: edge.counters.sent.clone(),
+        };
+        Body::stream(delivery, Some(length))
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = plan.status;
+    *response.headers_mut() = plan.headers;
+    Ok(Delivered { response, filled })
+}
+
+fn geometry(object: &Object) -> Geometry {
+    Geometry::new(object.rep.length(), object.rep.block_bytes())
+}
+
+/// The first block that the answer needs and that is not held, up to the last one of its range.
+fn first_missing(object: &Object, plan: &Plan) -> Option<Range<u32>> {
+    if object.rep.is_complete() {
+        return None;
+    }
+    let geometry = geometry(object);
+    plan.content().find_map(|range| {
+        let mut blocks = geometry.touched_by(range);
+        blocks.start = blocks.clone().find(|b| !object.rep.has(*b))?;
+        Some(blocks)
+    })
+}
+
+/// A body in delivery. Asked for its next piece only when the client has room for it; what it
+/// waits for is filled whether it asks or not.
+struct Delivery {
+    edge: Arc<Edge>,
+    object: Arc<Object>,
+    pieces: VecDeque<http_cache::Piece>,
+    reader: Option<Reader>,
+    sent: Counter,
+}
+
+impl Source for Delivery {
+    async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
+        let range = match self.pieces.front()? {
+            http_cache::Piece::Framing(bytes) => {
+                let bytes = bytes.clone();
+                self.pieces.pop_front();
+                return Some(Ok(Piece::Bytes(bytes)));
+            }
+            http_cache::Piece::Content(range) => range.clone(),
+        };
+        let (piece, len) = match self.content(range.clone()).await {
+            Ok(found) => found,
+            Err(why) => {
+                tracing::debug!(target = self.object.target.as_str(), %why, "broken off");
+                return Some(Err(BodyError(why.into())));
+            }
+        };
+        self.sent.inc_by(len);
+        let left = range.start.saturating_add(len)..range.end;
+        if left.start >= left.end {
+            self.pieces.pop_front();
+        } else if let Some(front) = self.pieces.front_mut() {
+            *front = http_cache::Piece::Content(left);
+        }
+        Some(Ok(piece))
+    }
+}
+
+impl Delivery {
+    /// The next bytes of `range`, and how many they are.
+    async fn content(&mut self, range: Range<u64>) -> Result<(Piece, u64), Failure> {
+        let geometry = geometry(&self.object);
+        let block = geometry.block_of(range.start);
+        let len = range.end.saturating_sub(range.start);
+        for _ in 0..=LOSSES_MAX {
+            self.verify(block).await;
+            let extent = self.object.rep.extent(range.start, len.min(EXTENT_BYTES_MAX));
+            if let Some(extent) = extent {
+                let len = extent.len;
+                return Ok((Piece::File(extent.into()), len));
+            }
+            if self.object.rep.has(block) {
+                // Came between the two looks, or its file cannot be opened.
+                continue;
+            }
+            let until = geometry.touched_by(range.clone()).end;
+            let reader = self
+                .reader
+                .get_or_insert_with(|| Filling::of(&self.edge, &self.object, None).reader());
+            if let Some(bytes) = reader.bytes(range.start, until, copy_max(len)).await? {
+                return Ok(counted(bytes));
+            }
+        }
+        Err(Failure::Disk)
+    }
+
+    /// The first use of a block after a start compares its checksum, off the workers.
+    async fn verify(&self, block: u32) {
+        if self.object.rep.verify_pending(block) {
+            let rep = Arc::clone(&self.object.rep);
+            // A failed block has become a miss, and so is one whose check did not run.
+            let _ = tokio::task::spawn_blocking(move || rep.verify(block)).await;
+        }
+    }
+}
+
+fn copy_max(len: u64) -> usize {
+    usize::try_from(len).unwrap_or(usize::MAX).min(COPY_BYTES_MAX)
+}
+
+fn counted(bytes: Bytes) -> (Piece, u64) {
+    let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    (Piece::Bytes(bytes), len)
+}

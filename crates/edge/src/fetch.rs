@@ -1,0 +1,380 @@
+//! A question about one key: a first fetch, or a revalidation of what is held.
+//!
+//! Phases: ask masters in turn until one gives a usable answer -> confirm what is held (304), or
+//! begin a representation with the answer that is coming in, or hand the answer to the one client
+//! it is for -> when no master helped: serve stale, or say what went wrong.
+//!
+//! The first question asks for no more than its client needs: for a range, the blocks that it
+//! touches, so that the tail of a cold object takes one round trip.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use fill::{Failure, Geometry, MasterId};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_cache::errors::{Meaning, may_replace, meaning};
+use http_cache::hygiene::fill_request;
+use http_cache::range::Spec;
+use http_cache::{
+    ContentRange, NoCache, Request, StoredHead, Target, merge_304, range_headers,
+    revalidation_headers, same_representation, storable,
+};
+use rt::clock;
+use store::{Key, Representation};
+
+use crate::filling::Filling;
+use crate::flight::{How, Outcome, Payload};
+use crate::pour;
+use crate::project::Project;
+use crate::state::{Edge, Object};
+use crate::upstream::Answer;
+
+/// How long an answer that may not be kept keeps later requests from waiting for each other.
+const PASS_MS: u64 = 60_000;
+/// How long they are passed on after the disk failed.
+const DISK_TROUBLE_MS: u64 = 10_000;
+/// After a failed revalidation the next is tried this much later.
+const RETRY_MS: u64 = 1000;
+/// The same when a master said that the object is gone: removal needs it twice, 30 s apart.
+const RETRY_GONE_MS: u64 = 10_000;
+
+/// A question.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) project: Arc<Project>,
+    pub(crate) target: Target,
+    pub(crate) key: Key,
+    /// The request that began it.
+    pub(crate) request: Request,
+    /// Its fields, for the loop marks alone.
+    pub(crate) headers: HeaderMap,
+    /// What is held and to be confirmed.
+    pub(crate) held: Option<Arc<Object>>,
+    /// Whether that may be served when nobody can be asked.
+    pub(crate) stale_on_error: bool,
+}
+
+type Answered = (Outcome, Option<Payload>);
+
+/// What a master that was of no help did; the greater is the better thing to tell the client.
+#[derive(Debug)]
+enum Trouble {
+    Silent(MasterId, Failure),
+    Reply(Box<Answer>),
+    Gone(Box<Answer>),
+}
+
+impl Trouble {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Silent(..) => 0,
+            Self::Reply(_) => 1,
+            Self::Gone(_) => 2,
+        }
+    }
+}
+
+/// Asks until something is known.
+pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
+    let mut question = Question { conditional: ask.held.is_some(), range: first_range(edge, &ask) };
+    let mut tried: Vec<MasterId> = Vec::new();
+    let mut worst: Option<Trouble> = None;
+    // Besides each master once, at most two repetitions in another form.
+    let mut rounds = ask.project.masters.len().saturating_add(2);
+    while let Some(master) = next_master(&ask, &tried, worst.as_ref()) {
+        rounds = match rounds.checked_sub(1) {
+            Some(left) => left,
+            None => break,
+        };
+        tried.push(master);
+        let answer = match question.put(edge, &ask, master).await {
+            Ok(answer) => answer,
+            Err(why) => {
+                ask.project.handle_failed(master, why, clock::now());
+                note(&mut worst, Trouble::Silent(master, why));
+                continue;
+            }
+        };
+        let status = answer.parts.status;
+        match meaning(status) {
+            Meaning::NotModified => match confirm(edge, &ask, &answer) {
+                Some(answered) => return answered,
+                None => {
+                    question.conditional = false;
+                    tried.pop();
+                }
+            },
+            Meaning::Changed if question.range.is_some() => {
+                // The range lies outside: the whole tells what there is.
+                question.range = None;
+                tried.pop();
+            }
+            Meaning::Good | Meaning::Refused => {
+                ask.project.handle_ok(master);
+                return accept(edge, &ask, &question, answer).await;
+            }
+            Meaning::Gone => {
+                ask.project.handle_ok(master);
+                if is_kept(edge, &ask, &answer) {
+                    return accept(edge, &ask, &question, answer).await;
+                }
+                note_error(edge, &ask, &answer);
+                note(&mut worst, Trouble::Gone(Box::new(answer)));
+            }
+            Meaning::Transient | Meaning::Changed => {
+                let why = Failure::Status(status.as_u16());
+                ask.project.handle_failed(master, why, clock::now());
+                note_error(edge, &ask, &answer);
+                note(&mut worst, Trouble::Reply(Box::new(answer)));
+            }
+        }
+    }
+    no_help(edge, &ask, worst)
+}
+
+/// Each master once; one that is being skipped only while there is nothing to tell the client.
+fn next_master(ask: &Ask, tried: &[MasterId], worst: Option<&Trouble>) -> Option<MasterId> {
+    let now = clock::now();
+    let master = ask.project.choose(now, tried).filter(|m| !tried.contains(m))?;
+    let told = worst.is_some_and(|t| t.rank() > 0);
+    (!told || !ask.project.is_skipped(master, now)).then_some(master)
+}
+
+fn note(worst: &mut Option<Trouble>, trouble: Trouble) {
+    if worst.as_ref().is_none_or(|w| w.rank() <= trouble.rank()) {
+        *worst = Some(trouble);
+    }
+}
+
+/// Books an error answer against the key.
+fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
+    let (now, status) = (clock::now(), answer.parts.status);
+    edge.memos.update(&ask.key, |memo| {
+        if ask.held.is_none() {
+            memo.errors.handle_error(now, status);
+        } else if let Some(master) = ask.project.masters.get(answer.master)
+            && meaning(status) == Meaning::Gone
+        {
+            memo.removal.handle_gone(now, &master.name);
+        }
+    });
+}
+
+/// The form in which masters are asked.
+#[derive(Debug)]
+struct Question {
+    /// With the preconditions of a revalidation.
+    conditional: bool,
+    /// Value of `Range`.
+    range: Option<String>,
+}
+
+impl Question {
+    async fn put(&self, edge: &Edge, ask: &Ask, master: MasterId) -> Result<Answer, Failure> {
+        let mut extra = HeaderMap::new();
+        if let Some(held) = ask.held.as_ref().filter(|_| self.conditional) {
+            extra = revalidation_headers(&held.head);
+        }
+        if let Some(range) = &self.range {
+            let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
+            extra.insert(header::RANGE, range);
+        }
+        let headers = fill_request(&ask.headers, &edge.me, &extra);
+        edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers).await
+    }
+}
+
+/// What a first question asks for: the blocks of the client's first range; for a HEAD the first
+/// block; `None`: everything.
+fn first_range(edge: &Edge, ask: &Ask) -> Option<String> {
+    let block = u64::from(edge.block_bytes);
+    if ask.request.head {
+        return Some(format!("bytes=0-{}", block.saturating_sub(1)));
+    }
+    let aligned = |at: u64| at.checked_div(block).unwrap_or(0).saturating_mul(block);
+    match *ask.request.range.as_ref()?.specs().first()? {
+        Spec::From { first, last: Some(last) } if last >= first => {
+            let end = aligned(last).saturating_add(block).saturating_sub(1);
+            Some(format!("bytes={}-{end}", aligned(first)))
+        }
+        Spec::From { first, .. } => {
+            let start = aligned(first);
+            (start > 0).then(|| format!("bytes={start}-"))
+        }
+        // Up to one block more, so that the suffix's first block comes whole.
+        Spec::Suffix(suffix) => {
+            Some(format!("bytes=-{}", suffix.saturating_add(block.saturating_sub(1))))
+        }
+    }
+}
+
+/// A 304: what is held is right. `None` when it speaks of something else.
+fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
+    let held = ask.held.as_ref()?;
+    let head = merge_304(&held.head, &answer.reply())?;
+    ask.project.handle_ok(answer.master);
+    edge.memos.clear(&ask.key);
+    Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated), None))
+}
+
+/// The held representation under a newer head.
+fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
+    let bytes = head.to_bytes();
+    if let Err(error) = edge.store(&held.key).set_head(&held.rep, bytes.clone()) {
+        tracing::warn!(%error, "a confirmed head is not stored; it will be asked for again");
+    }
+    Arc::new(held.with_head(head, bytes))
+}
+
+fn is_kept(edge: &Edge, ask: &Ask, answer: &Answer) -> bool {
+    let status = answer.parts.status;
+    let fits = ask.held.as_ref().is_none_or(|held| may_replace(held.head.status, status));
+    fits && storable(&ask.request, &answer.reply(), &edge.policy).is_ok()
+}
+
+/// An answer with something to give.
+async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer) -> Answered {
+    let reply = answer.reply();
+    let head = match storable(&ask.request, &reply, &edge.policy) {
+        Ok(head) => head,
+        Err(why) => return refuse(edge, ask, question, answer, why),
+    };
+    let Some((length, part)) = extent_of(&answer) else {
+        return refuse(edge, ask, question, answer, NoCache::LengthUnknown);
+    };
+    if let Some(held) = &ask.held
+        && same_representation(&held.head, held.rep.length(), &reply)
+    {
+        let object = renewed(edge, held, head);
+        edge.memos.clear(&ask.key);
+        return begin(edge, object, answer, part, How::Revalidated);
+    }
+    if part != (0..length) && range_headers(&head).is_none() {
+        // A part that no other part may be joined to is for its requester alone.
+        return refuse(edge, ask, question, answer, NoCache::NoValidator);
+    }
+    match create(edge, ask, &head, length).await {
+        Some(rep) => {
+            edge.memos.clear(&ask.key);
+            edge.counters.fills.inc();
+            let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
+            let head_bytes = rep.head();
+            let object = Object { project, target, key: ask.key, rep, head, head_bytes };
+            let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
+            begin(edge, Arc::new(object), answer, part, how)
+        }
+        None => {
+            let answered = refuse(edge, ask, question, answer, NoCache::Status);
+            let now = clock::now();
+            let ms = DISK_TROUBLE_MS;
+            edge.memos.update(&ask.key, |memo| memo.set_pass(now, ms, NoCache::Status));
+            answered
+        }
+    }
+}
+
+/// Length of the representation and the part of it that the answer's body is.
+fn extent_of(answer: &Answer) -> Option<(u64, Range<u64>)> {
+    let reply = answer.reply();
+    let length = reply.complete_length()?;
+    if reply.status != StatusCode::PARTIAL_CONTENT {
+        return Some((length, 0..length));
+    }
+    match ContentRange::of(reply.headers)? {
+        ContentRange::Part { first, last, .. } if first <= last && last < length => {
+            Some((length, first..last.saturating_add(1)))
+        }
+        _ => None,
+    }
+}
+
+async fn create(
+    edge: &Edge,
+    ask: &Ask,
+    head: &StoredHead,
+    length: u64,
+) -> Option<Arc<Representation>> {
+    let (store, key, head) = (Arc::clone(edge.store(&ask.key)), ask.key, head.to_bytes());
+    match tokio::task::spawn_blocking(move || store.create(key, head, length)).await {
+        Ok(Ok(rep)) => Some(rep),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, target = ask.target.as_str(), "not stored");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Fills the object from the answer that is coming in.
+fn begin(
+    edge: &Arc<Edge>,
+    object: Arc<Object>,
+    answer: Answer,
+    part: Range<u64>,
+    how: How,
+) -> Answered {
+    let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
+    let blocks = geometry.inside(part.clone());
+    let filling = Filling::of(edge, &object, Some(answer.master));
+    let reader = filling.reader();
+    let skip = geometry.start_of(blocks.start).saturating_sub(part.start);
+    let payload = filling.adopt(answer.master, blocks, &reader).map(|run| {
+        tokio::spawn(pour::adopted(Arc::clone(&filling), run, answer, skip));
+        Payload::Reader(reader)
+    });
+    (Outcome::Ready(object, how), payload)
+}
+
+/// An answer that is not kept: for its requester alone.
+fn refuse(edge: &Edge, ask: &Ask, question: &Question, answer: Answer, why: NoCache) -> Answered {
+    let status = answer.parts.status;
+    if meaning(status) == Meaning::Good {
+        if let Some(held) = &ask.held {
+            // What is held was replaced at its origin by something that may not be kept.
+            edge.discard(held);
+        }
+        edge.memos.clear(&ask.key);
+        edge.memos.update(&ask.key, |memo| memo.set_pass(clock::now(), PASS_MS, why));
+    }
+    let partial = status == StatusCode::PARTIAL_CONTENT && question.range.is_some();
+    let payload = if partial || why.ask_for_client() {
+        Payload::Pass(why)
+    } else {
+        Payload::Reply(Box::new(answer), why.as_str())
+    };
+    (Outcome::Alone, Some(payload))
+}
+
+/// No master gave anything: what is held, or what went wrong.
+fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
+    let now = clock::now();
+    if let Some(held) = &ask.held {
+        let gone = matches!(worst, Some(Trouble::Gone(_)));
+        let removed =
+            gone && edge.memos.get(&ask.key).removal.is_confirmed(ask.project.healthy(now));
+        if removed {
+            edge.discard(held);
+            edge.memos.clear(&ask.key);
+        } else if gone || ask.stale_on_error {
+            let ms = if gone { RETRY_GONE_MS } else { RETRY_MS };
+            edge.memos.update(&ask.key, |memo| memo.set_troubled(now, ms));
+            return (Outcome::Ready(Arc::clone(held), How::StaleOnError), None);
+        }
+    }
+    let payload = match worst {
+        Some(Trouble::Gone(answer) | Trouble::Reply(answer)) => Payload::Reply(answer, "error"),
+        Some(Trouble::Silent(master, why)) => {
+            let status = if why.is_timeout() {
+                StatusCode::GATEWAY_TIMEOUT
+            } else {
+                StatusCode::BAD_GATEWAY
+            };
+            if ask.held.is_none() {
+                edge.memos.update(&ask.key, |memo| memo.errors.handle_error(now, status));
+            }
+            Payload::Failed(why, ask.project.master_name(master).to_owned())
+        }
+        None => Payload::Failed(Failure::Connect, "-".to_owned()),
+    };
+    (Outcome::Alone, Some(payload))
+}

@@ -1,0 +1,171 @@
+//! Questions in flight: one for each key, however many clients wait for its answer.
+//!
+//! The question runs as its own task, so that the client that began it may go (E3). What can be
+//! shared comes to all who wait ([`Outcome::Ready`]); what is for one client alone (an error, a
+//! reply that is not kept) goes to the one that began, and the others try again: the first of them
+//! asks anew (E4).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http_cache::NoCache;
+use store::Key;
+use tokio::sync::watch;
+
+use crate::fetch::{self, Ask};
+use crate::filling::Reader;
+use crate::state::{Edge, Object};
+use crate::upstream::Answer;
+
+/// How an object came to be usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// It was not held; it is being filled now.
+    Fetched,
+    /// A master confirmed it, or sent another that is being filled now.
+    Revalidated,
+    /// It is stale, and no master could be asked.
+    StaleOnError,
+}
+
+/// What a question brought to all who wait.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome {
+    /// This can be served.
+    Ready(Arc<Object>, How),
+    /// Something for the one who began.
+    Alone,
+}
+
+/// What a question brought to the one who began it.
+#[derive(Debug)]
+pub(crate) enum Payload {
+    /// Already wants the blocks that the answer brings.
+    Reader(Reader),
+    /// A reply that is not kept.
+    Reply(Box<Answer>, &'static str),
+    /// The client's own request is to be passed on.
+    Pass(NoCache),
+    /// No master answered; which one failed last, and how.
+    Failed(fill::Failure, String),
+}
+
+/// One question in flight.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    outcome: watch::Sender<Option<Outcome>>,
+    payload: Mutex<Option<Payload>>,
+}
+
+impl Flight {
+    /// Waits for the answer.
+    pub(crate) async fn outcome(&self) -> Outcome {
+        let mut outcome = self.outcome.subscribe();
+        // The sender lives in `self`, so the channel cannot close under the wait.
+        match outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or(Outcome::Alone),
+            Err(_) => Outcome::Alone,
+        }
+    }
+
+    /// What there is for the one who began.
+    pub(crate) fn payload(&self) -> Option<Payload> {
+        self.payload.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// A place in a flight.
+pub(crate) enum Seat {
+    /// This request began it.
+    First(Arc<Flight>),
+    /// It was under way.
+    Joined(Arc<Flight>),
+    /// What is held has changed since it was looked at: look again.
+    Stale,
+}
+
+/// All questions in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Flights(Mutex<HashMap<Key, Arc<Flight>>>);
+
+impl Flights {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Arc<Flight>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Questions in flight.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().len()
+    }
+}
+
+/// Joins the question about a key, or begins it.
+pub(crate) fn join(
+    edge: &Arc<Edge>,
+    ask: impl FnOnce() -> Ask,
+    key: Key,
+    seen: Option<&Object>,
+) -> Seat {
+    let mut flights = edge.flights.lock();
+    if let Some(flight) = flights.get(&key) {
+        return Seat::Joined(Arc::clone(flight));
+    }
+    // An answer may have come between the look and now: asking again would fetch it twice.
+    let current = edge.store(&key).get(&key);
+    let same = match (&current, seen) {
+        (None, None) => true,
+        (Some(rep), Some(seen)) => Arc::ptr_eq(rep, &seen.rep) && rep.head() == seen.head_bytes,
+        _ => false,
+    };
+    if !same && !is_unreadable(current.as_deref(), seen) {
+        return Seat::Stale;
+    }
+    let flight = Arc::new(Flight { outcome: watch::Sender::new(None), payload: Mutex::new(None) });
+    flights.insert(key, Arc::clone(&flight));
+    drop(flights);
+    let landing = Landing { edge: Arc::clone(edge), key, flight: Arc::clone(&flight) };
+    let ask = ask();
+    tokio::spawn(async move {
+        let (outcome, payload) = fetch::fetch(&landing.edge, ask).await;
+        *landing.flight.payload.lock().unwrap_or_else(PoisonError::into_inner) = payload;
+        landing.land(outcome);
+    });
+    Seat::First(flight)
+}
+
+/// Whether something is held whose head nobody can read: a miss that a fetch replaces.
+fn is_unreadable(current: Option<&store::Representation>, seen: Option<&Object>) -> bool {
+    let head = current.map(store::Representation::head);
+    seen.is_none() && head.is_some_and(|h| http_cache::StoredHead::from_bytes(&h).is_err())
+}
+
+/// Ends a flight whatever happens to its task, so that nobody waits for ever.
+struct Landing {
+    edge: Arc<Edge>,
+    key: Key,
+    flight: Arc<Flight>,
+}
+
+impl Landing {
+    /// Out of the table first, so that who tries again begins a new flight.
+    fn land(&self, outcome: Outcome) {
+        let mut flights = self.edge.flights.lock();
+        if flights.get(&self.key).is_some_and(|f| Arc::ptr_eq(f, &self.flight)) {
+            flights.remove(&self.key);
+        }
+        drop(flights);
+        self.flight.outcome.send_if_modified(|known| {
+            let unsent = known.is_none();
+            if unsent {
+                *known = Some(outcome);
+            }
+            unsent
+        });
+    }
+}
+
+impl Drop for Landing {
+    fn drop(&mut self) {
+        self.land(Outcome::Alone);
+    }
+}

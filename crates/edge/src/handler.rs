@@ -1,0 +1,354 @@
+//! One request of a client: host to project, target to key, what is held to an answer.
+//!
+//! The loop of [`get`]: look up -> decide by the rules ([`http_cache::next_step`]) -> serve, or join
+//! the question that is in flight for the key, or begin it -> serve what came. A request goes round
+//! again when what it joined was for another client alone, or when the object changed before its
+//! answer began.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fill::Failure;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_cache::errors::meaning;
+use http_cache::hygiene::pass_request;
+use http_cache::{
+    CacheStatus, Forward, NoCache, RequestError, Served as Why, Step, freshness, key, next_step,
+};
+use hyper::body::Incoming;
+use rt::clock;
+use serve::{Body, Handler};
+use store::Key;
+
+use crate::answers;
+use crate::counters::Served;
+use crate::deliver::{Delivered, deliver};
+use crate::fetch::Ask;
+use crate::flight::{self, How, Outcome, Payload, Seat};
+use crate::memo::Memo;
+use crate::project::Project;
+use crate::state::{Edge, Object};
+
+/// Health of this edge, on any host.
+const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
+/// Rounds of one request. Each round that ends without an answer served another client or saw an
+/// object change.
+const ROUNDS_MAX: u32 = 100;
+
+/// Answers clients.
+#[derive(Debug)]
+pub(crate) struct Front(pub(crate) Arc<Edge>);
+
+impl Handler for Front {
+    async fn handle(&self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Body> {
+        let edge = &self.0;
+        let (response, served) = answer(edge, &request).await;
+        edge.counters.count(served);
+        response
+    }
+}
+
+type Answered = (Response<Body>, Served);
+
+async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>) -> Answered {
+    if request.uri().path() == HEALTH_PATH {
+        return (health(edge, request.method()), Served::Health);
+    }
+    let refused = |status, words| (answers::text(status, words), Served::Refused);
+    let Some(host) = host_of(request) else {
+        return refused(StatusCode::BAD_REQUEST, "a request has exactly one Host");
+    };
+    let projects = edge.projects.load();
+    let Some(project) = projects.of_host(&host).cloned() else {
+        return refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here");
+    };
+    drop(projects);
+    if !is_known(request.method()) {
+        return refused(StatusCode::NOT_IMPLEMENTED, "this method is not known here");
+    }
+    if edge.me.in_loop(request.headers()) {
+        return (answers::looped(edge), Served::Refused);
+    }
+    match http_cache::Request::parse(request.method(), request.uri(), request.headers()) {
+        Ok(parsed) => {
+            let key = Key(key(&project.name, &parsed.target));
+            let (method, headers) = (request.method().clone(), request.headers().clone());
+            get(&Asked { edge, project, key, request: parsed, method, headers }).await
+        }
+        Err(error) => {
+            let mut response = answers::text(error.status(), &error.to_string());
+            if error == RequestError::Method {
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+            }
+            (response, Served::Refused)
+        }
+    }
+}
+
+fn health(edge: &Edge, method: &Method) -> Response<Body> {
+    let (status, words) = if edge.shutdown.is_triggered() {
+        (StatusCode::SERVICE_UNAVAILABLE, "draining")
+    } else if edge.projects.load().generation == 0 {
+        (StatusCode::SERVICE_UNAVAILABLE, "no node map yet")
+    } else {
+        (StatusCode::OK, "up")
+    };
+    let mut response = answers::text(status, words);
+    if *method == Method::HEAD {
+        *response.body_mut() = Body::empty();
+    }
+    response
+}
+
+/// The host asked for: of the target in absolute form, else the one `Host` field.
+fn host_of(request: &Request<Incoming>) -> Option<String> {
+    if let Some(authority) = request.uri().authority() {
+        return Some(authority.host().to_owned());
+    }
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (Some(host), None) => host.to_str().ok().map(str::to_owned),
+        (None, None) if request.version() < http::Version::HTTP_11 => Some(String::new()),
+        _ => None,
+    }
+}
+
+fn is_known(method: &Method) -> bool {
+    [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::DELETE,
+        Method::OPTIONS,
+        Method::TRACE,
+        Method::CONNECT,
+        Method::PATCH,
+    ]
+    .contains(method)
+}
+
+/// A GET or HEAD, understood.
+struct Asked<'a> {
+    edge: &'a Arc<Edge>,
+    project: Arc<Project>,
+    key: Key,
+    request: http_cache::Request,
+    method: Method,
+    headers: HeaderMap,
+}
+
+/// What one round came to.
+enum Round {
+    Answered(Answered),
+    Again,
+}
+
+async fn get(asked: &Asked<'_>) -> Answered {
+    for _ in 0..ROUNDS_MAX {
+        if let Round::Answered(answered) = round(asked).await {
+            return answered;
+        }
+    }
+    (answers::gateway_error(asked.edge, Failure::Changed, "-", false), Served::Error)
+}
+
+async fn round(asked: &Asked<'_>) -> Round {
+    let Asked { edge, project, key, request, .. } = asked;
+    let now = clock::now();
+    let held = edge.lookup(project, &request.target, *key).map(Arc::new);
+    let memo = edge.memos.get(key);
+    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &edge.policy);
+    match (suspicious(step, &memo), held) {
+        (Step::Pass(why), _) => Round::Answered(pass(asked, why).await),
+        (Step::Refuse(_), _) => {
+            let mut response = answers::text(StatusCode::GATEWAY_TIMEOUT, "not held here");
+            let status = CacheStatus::default().with_detail("only-if-cached");
+            status.add(response.headers_mut(), &edge.me);
+            Round::Answered((response, Served::Refused))
+        }
+        (Step::Serve(why), Some(held)) => {
+            let status =
+                hit(edge, &held, if why == Why::MaxStale { Some("max-stale") } else { None });
+            serve(asked, held, status, Served::Hit).await
+        }
+        (Step::ServeAndRevalidate, Some(held)) => {
+            behind(asked, &memo, &held, true);
+            let status = hit(edge, &held, Some("stale-while-revalidate"));
+            serve(asked, held, status, Served::Stale).await
+        }
+        (Step::Revalidate { stale_on_error: true, .. }, Some(held)) if memo.troubled() => {
+            // The masters were away a moment ago: nobody waits for them to be away again.
+            behind(asked, &memo, &held, true);
+            let status = hit(edge, &held, Some("stale-on-error"));
+            serve(asked, held, status, Served::Stale).await
+        }
+        (Step::Revalidate { why, stale_on_error }, Some(held)) => {
+            fly(asked, Some(held), why, stale_on_error).await
+        }
+        (_, None) => fetch(asked, &memo).await,
+        (Step::Fetch, Some(held)) => fly(asked, Some(held), Forward::Stale, false).await,
+    }
+}
+
+/// What a master contradicted is confirmed before it is used again.
+fn suspicious(step: Step, memo: &Memo) -> Step {
+    match step {
+        Step::Serve(_) | Step::ServeAndRevalidate if memo.suspect => {
+            Step::Revalidate { why: Forward::Stale, stale_on_error: true }
+        }
+        step => step,
+    }
+}
+
+/// Nothing is held.
+async fn fetch(asked: &Asked<'_>, memo: &Memo) -> Round {
+    let now = clock::now();
+    if let Some(status) = memo.errors.negative(now) {
+        return Round::Answered((answers::negative(asked.edge, status), Served::Negative));
+    }
+    if let Some(why) = memo.pass(now) {
+        return Round::Answered(pass(asked, why).await);
+    }
+    fly(asked, None, Forward::UriMiss, false).await
+}
+
+fn ask(asked: &Asked<'_>, held: Option<Arc<Object>>, stale_on_error: bool) -> Ask {
+    Ask {
+        project: Arc::clone(&asked.project),
+        target: asked.request.target.clone(),
+        key: asked.key,
+        request: asked.request.clone(),
+        headers: asked.headers.clone(),
+        held,
+        stale_on_error,
+    }
+}
+
+/// Revalidates behind, if nobody does and it may be tried.
+fn behind(asked: &Asked<'_>, memo: &Memo, held: &Arc<Object>, stale_on_error: bool) {
+    if memo.may_ask(clock::now()) {
+        let ask = || ask(asked, Some(Arc::clone(held)), stale_on_error);
+        flight::join(asked.edge, ask, asked.key, Some(held));
+    }
+}
+
+/// Joins the question about the key or begins it, and serves what comes of it.
+async fn fly(
+    asked: &Asked<'_>,
+    held: Option<Arc<Object>>,
+    why: Forward,
+    stale_on_error: bool,
+) -> Round {
+    let edge = asked.edge;
+    let is_held = held.is_some();
+    let make = || ask(asked, held.clone(), stale_on_error);
+    let (flight, first) = match flight::join(edge, make, asked.key, held.as_deref()) {
+        Seat::First(flight) => (flight, true),
+        Seat::Joined(flight) => (flight, false),
+        Seat::Stale => return Round::Again,
+    };
+    let outcome = flight.outcome().await;
+    let payload = if first { flight.payload() } else { None };
+    match outcome {
+        Outcome::Ready(object, how) => {
+            let forwarded = CacheStatus {
+                stored: how != How::StaleOnError,
+                collapsed: !first,
+                ..CacheStatus::forwarded(why)
+            };
+            let (status, served) = match how {
+                How::Fetched => (forwarded, Served::Miss),
+                How::Revalidated => (forwarded, Served::Revalidated),
+                How::StaleOnError => (hit(edge, &object, Some("stale-on-error")), Served::Stale),
+            };
+            let reader = match payload {
+                Some(Payload::Reader(reader)) => Some(reader),
+                _ => None,
+            };
+            finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
+        }
+        Outcome::Alone if first => Round::Answered(alone(asked, payload, why, is_held).await),
+        Outcome::Alone => Round::Again,
+    }
+}
+
+/// What a question brought for the one who began it.
+async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward, held: bool) -> Answered {
+    let edge = asked.edge;
+    match payload {
+        Some(Payload::Reply(answer, word)) => {
+            let bad = !matches!(meaning(answer.parts.status), http_cache::errors::Meaning::Good);
+            let status = CacheStatus::forwarded(why).with_detail(word);
+            let response = answers::passed(edge, *answer, &asked.method, status);
+            (response, if bad { Served::Error } else { Served::Pass })
+        }
+        Some(Payload::Pass(word)) => pass(asked, word).await,
+        Some(Payload::Failed(failure, master)) => {
+            (answers::gateway_error(edge, failure, &master, held), Served::Error)
+        }
+        Some(Payload::Reader(_)) | None => {
+            (answers::gateway_error(edge, Failure::Connect, "-", held), Served::Error)
+        }
+    }
+}
+
+/// Serves what is held.
+async fn serve(asked: &Asked<'_>, held: Arc<Object>, status: CacheStatus, served: Served) -> Round {
+    let result = deliver(asked.edge, held, &asked.request, status, None).await;
+    let filled = served == Served::Hit && result.as_ref().is_ok_and(|d| d.filled);
+    finish(asked, result, if filled { Served::Partial } else { served }).await
+}
+
+/// An answer, another round, or an error.
+async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: Served) -> Round {
+    match result {
+        Ok(delivered) => Round::Answered((delivered.response, served)),
+        // Nothing of the old representation was sent: the client gets the new one.
+        Err(Failure::Changed) => Round::Again,
+        // Not to be stored now: served past the store.
+        Err(Failure::Disk) => Round::Answered(pass(asked, NoCache::Status).await),
+        Err(why) => {
+            Round::Answered((answers::gateway_error(asked.edge, why, "-", true), Served::Error))
+        }
+    }
+}
+
+/// Passes the client's own request on; the answer is its alone.
+async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
+    let Asked { edge, project, request, method, .. } = asked;
+    let status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
+    let mut tried = Vec::new();
+    let mut worst = (Failure::Connect, "-".to_owned());
+    loop {
+        let next = project.choose(clock::now(), &tried).filter(|m| !tried.contains(m));
+        let Some(master) = next else { break };
+        tried.push(master);
+        let headers = pass_request(&asked.headers, &edge.me);
+        match edge.upstream.ask(project, master, method, &request.target, headers).await {
+            Ok(answer) => {
+                let transient = meaning(answer.parts.status).try_another_master();
+                if !transient || tried.len() >= project.masters.len() {
+                    return (answers::passed(edge, answer, method, status), Served::Pass);
+                }
+            }
+            Err(why) => {
+                project.handle_failed(master, why, clock::now());
+                worst = (why, project.master_name(master).to_owned());
+            }
+        }
+    }
+    (answers::gateway_error(edge, worst.0, &worst.1, false), Served::Error)
+}
+
+/// `Cache-Status` of what is served without asking.
+fn hit(edge: &Edge, held: &Object, detail: Option<&'static str>) -> CacheStatus {
+    let fresh = freshness(&held.head, clock::now(), &edge.policy);
+    let left = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
+    let ttl_s = if fresh.fresh {
+        left(fresh.lifetime_s, fresh.age_s)
+    } else {
+        left(fresh.stale_for_s, 0).saturating_neg()
+    };
+    CacheStatus { ttl_s: Some(ttl_s), detail, ..CacheStatus::hit() }
+}

@@ -1,0 +1,133 @@
+//! What is remembered of keys apart from their content: errors, removals, what cannot be cached.
+//!
+//! Bounded: two generations of at most [`GENERATION_MAX`] keys; when the young one is full it
+//! becomes the old one. Forgetting costs a question to a master, never a wrong answer.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http_cache::NoCache;
+use http_cache::errors::{ErrorRun, Removal};
+use model::Now;
+use store::Key;
+
+/// Keys a generation holds.
+const GENERATION_MAX: usize = 20_000;
+
+/// What is known of one key.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Memo {
+    /// Errors in a row, and the negative entry they make.
+    pub(crate) errors: ErrorRun,
+    /// Masters that say the held object is gone.
+    pub(crate) removal: Removal,
+    /// A master showed another representation than the held one: ask before the next use.
+    pub(crate) suspect: bool,
+    /// Until when requests are passed on without trying to keep the answer, and why.
+    pass: Option<(u64, NoCache)>,
+    /// The last revalidation failed; when the next may be tried.
+    retry_at_ns: Option<u64>,
+}
+
+impl Memo {
+    /// Why requests for the key are passed on now.
+    pub(crate) fn pass(&self, now: Now) -> Option<NoCache> {
+        self.pass.filter(|(until, _)| *until > now.mono_ns).map(|(_, why)| why)
+    }
+
+    /// Requests are passed on for `ms`.
+    pub(crate) fn set_pass(&mut self, now: Now, ms: u64, why: NoCache) {
+        self.pass = Some((now.plus_ms(ms).mono_ns, why));
+    }
+
+    /// Whether the last revalidation failed.
+    pub(crate) fn troubled(&self) -> bool {
+        self.retry_at_ns.is_some()
+    }
+
+    /// Whether a revalidation may be tried.
+    pub(crate) fn may_ask(&self, now: Now) -> bool {
+        self.retry_at_ns.is_none_or(|at| at <= now.mono_ns)
+    }
+
+    /// A revalidation failed; no other within `ms`.
+    pub(crate) fn set_troubled(&mut self, now: Now, ms: u64) {
+        self.retry_at_ns = Some(now.plus_ms(ms).mono_ns);
+    }
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: HashMap<Key, Memo>,
+    old: HashMap<Key, Memo>,
+}
+
+/// The memos of all keys.
+#[derive(Debug, Default)]
+pub(crate) struct Memos(Mutex<Generations>);
+
+impl Memos {
+    fn lock(&self) -> MutexGuard<'_, Generations> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known; the default when nothing is.
+    pub(crate) fn get(&self, key: &Key) -> Memo {
+        let both = self.lock();
+        both.young.get(key).or_else(|| both.old.get(key)).cloned().unwrap_or_default()
+    }
+
+    /// Notes something.
+    pub(crate) fn update<T>(&self, key: &Key, note: impl FnOnce(&mut Memo) -> T) -> T {
+        let mut both = self.lock();
+        if both.young.len() >= GENERATION_MAX && !both.young.contains_key(key) {
+            both.old = std::mem::take(&mut both.young);
+        }
+        let known = both.old.remove(key).unwrap_or_default();
+        note(both.young.entry(*key).or_insert(known))
+    }
+
+    /// A good answer came: nothing is held against the key any more.
+    pub(crate) fn clear(&self, key: &Key) {
+        let mut both = self.lock();
+        both.young.remove(key);
+        both.old.remove(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: usize) -> Key {
+        Key((n as u128).to_le_bytes())
+    }
+
+    #[test]
+    fn memory_is_bounded_and_what_is_used_is_kept() {
+        let memos = Memos::default();
+        for n in 0..3 * GENERATION_MAX {
+            memos.update(&key(n), |m| m.suspect = true);
+            memos.update(&key(0), |m| m.suspect = true);
+        }
+        let both = memos.lock();
+        assert!(both.young.len() + both.old.len() <= 2 * GENERATION_MAX);
+        drop(both);
+        assert!(memos.get(&key(0)).suspect);
+        assert!(!memos.get(&key(1)).suspect, "the oldest is forgotten");
+        memos.clear(&key(0));
+        assert!(!memos.get(&key(0)).suspect);
+    }
+
+    #[test]
+    fn notes_end_with_their_time() {
+        let t = Now::default();
+        let mut memo = Memo::default();
+        assert!(memo.may_ask(t) && !memo.troubled());
+        memo.set_troubled(t, 1000);
+        assert!(memo.troubled() && !memo.may_ask(t.plus_ms(999)) && memo.may_ask(t.plus_ms(1000)));
+        memo.set_pass(t, 1000, NoCache::NoStore);
+        assert_eq!(memo.pass(t.plus_ms(999)), Some(NoCache::NoStore));
+        assert_eq!(memo.pass(t.plus_ms(1000)), None);
+    }
+}

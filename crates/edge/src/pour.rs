@@ -1,0 +1,153 @@
+//! Pouring an upstream answer into the store, block by block, at the network's pace.
+
+use std::ops::Range;
+use std::sync::{Arc, PoisonError};
+
+use bytes::{Buf, Bytes};
+use fill::{Failure, MasterId, Next, RunId};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_cache::hygiene::fill_request;
+use http_cache::{ContentRange, same_representation};
+
+use crate::filling::Filling;
+use crate::upstream::{Answer, Reading};
+
+/// One request of the fill machine, from the question to its end.
+pub(crate) async fn request(
+    filling: Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    bytes: Range<u64>,
+) {
+    let Ok(_buffer) = filling.edge.buffers.acquire().await else { return };
+    let result = match ask(&filling, master, &bytes).await {
+        Ok((body, skip)) => {
+            filling.handle_head(run);
+            pour(&filling, run, master, body, skip).await
+        }
+        Err(why) => Err(why),
+    };
+    if let Err(why) = result {
+        filling.handle_failed(run, master, why);
+    }
+}
+
+/// An answer that came before its filling: the one that began the representation. `skip` bytes of
+/// it come before the run's first block.
+pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
+    let Ok(_buffer) = filling.edge.buffers.acquire().await else { return };
+    let master = answer.master;
+    if let Err(why) = pour(&filling, run, master, answer.body, skip).await {
+        filling.handle_failed(run, master, why);
+    }
+}
+
+/// Asks for bytes on condition that they are of the same representation. Gives the body and how
+/// many bytes of it come before those asked for.
+async fn ask(
+    filling: &Filling,
+    master: MasterId,
+    bytes: &Range<u64>,
+) -> Result<(Reading, u64), Failure> {
+    let (edge, object) = (&filling.edge, &filling.object);
+    let mut extra = filling.conditions.clone().unwrap_or_default();
+    let whole = *bytes == (0..object.rep.length());
+    if !whole {
+        let range = format!("bytes={}-{}", bytes.start, bytes.end.saturating_sub(1));
+        let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
+        extra.insert(header::RANGE, range);
+    }
+    let headers = fill_request(&HeaderMap::new(), &edge.me, &extra);
+    let (project, target) = (&object.project, &object.target);
+    let answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await?;
+    let reply = answer.reply();
+    let same = same_representation(&object.head, object.rep.length(), &reply);
+    let start = match (reply.status, ContentRange::of(reply.headers)) {
+        (StatusCode::OK, _) if same => 0,
+        (StatusCode::PARTIAL_CONTENT, Some(ContentRange::Part { first, last, .. })) if same => {
+            let covers = first <= bytes.start && last >= bytes.start;
+            if covers { first } else { return Err(Failure::Protocol) }
+        }
+        (StatusCode::OK | StatusCode::PARTIAL_CONTENT, _)
+        | (StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE, _) => {
+            return Err(Failure::Changed);
+        }
+        (status, _) => return Err(Failure::Status(status.as_u16())),
+    };
+    project.handle_ok(master);
+    Ok((answer.body, bytes.start.saturating_sub(start)))
+}
+
+/// Reads `body` into the run's blocks until they are there or nobody wants more of them.
+async fn pour(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    mut body: Reading,
+    mut skip: u64,
+) -> Result<(), Failure> {
+    let edge = &filling.edge;
+    let received = filling.object.project.masters.get(master).map(|m| &m.bytes);
+    edge.counters.in_flight.inc();
+    let _in_flight = OnDrop(|| edge.counters.in_flight.dec());
+    while let Some(mut data) = body.next().await? {
+        let count = u64::try_from(data.len()).unwrap_or(u64::MAX);
+        if let Some(received) = received {
+            received.inc_by(count);
+        }
+        let skipped = skip.min(count);
+        data.advance(usize::try_from(skipped).unwrap_or(data.len()));
+        skip = skip.saturating_sub(skipped);
+        while !data.is_empty() {
+            let Some(block) = put(filling, run, &mut data)? else { continue };
+            if store(filling, run, block).await? != Next::Read {
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::Truncated)
+}
+
+/// Moves bytes of `data` into the block being filled; gives it when it is full.
+fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u32>, Failure> {
+    let place = filling.place(run).ok_or(Failure::Protocol)?;
+    let part = data.split_to(place.missing.min(data.len()));
+    {
+        let mut bytes = place.slot.bytes.write().unwrap_or_else(PoisonError::into_inner);
+        if bytes.capacity() == 0 {
+            bytes.reserve_exact(place.block_bytes);
+        }
+        bytes.extend_from_slice(&part);
+    }
+    let full = filling.handle_bytes(run, part.len());
+    place.slot.changed.notify_waiters();
+    Ok(full)
+}
+
+/// Writes a full block off the workers.
+async fn store(filling: &Arc<Filling>, run: RunId, block: u32) -> Result<Next, Failure> {
+    let (rep, slot) = (Arc::clone(&filling.object.rep), filling.slot(block));
+    let written = tokio::task::spawn_blocking(move || {
+        let bytes = slot.bytes.read().unwrap_or_else(PoisonError::into_inner);
+        rep.write_block(block, &bytes).map(|()| bytes.len())
+    });
+    match written.await {
+        Ok(Ok(bytes)) => {
+            filling.edge.counters.filled.inc_by(u64::try_from(bytes).unwrap_or(0));
+            Ok(filling.handle_stored(run, block))
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, target = filling.object.target.as_str(), "block not stored");
+            Err(Failure::Disk)
+        }
+        Err(_) => Err(Failure::Disk),
+    }
+}
+
+struct OnDrop<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

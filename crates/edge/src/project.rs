@@ -1,0 +1,165 @@
+//! The projects of the node map as the edge needs them: by host, with their masters.
+//!
+//! Swapped whole when the node map changes; requests and fills keep the project they began with. A
+//! project that did not change keeps what is known of its masters' health.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use fill::{Failure, MasterId, Masters};
+use http::HeaderValue;
+use model::{Name, Now};
+use nodemap::{HostPattern, NodeMap};
+use rt::Metrics;
+use rt::metrics::{Counter, edge};
+
+/// One master.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) name: Name,
+    /// `http://host[:port][/prefix]` without a final slash.
+    pub(crate) base: String,
+    /// `Host` sent; `None`: that of the URL.
+    pub(crate) host: Option<HeaderValue>,
+    pub(crate) requests: Counter,
+    pub(crate) bytes: Counter,
+}
+
+/// One project.
+#[derive(Debug)]
+pub(crate) struct Project {
+    pub(crate) name: Name,
+    pub(crate) masters: Vec<Endpoint>,
+    definition: nodemap::Project,
+    standing: Mutex<Masters>,
+    metrics: Metrics,
+}
+
+impl Project {
+    fn new(name: &Name, definition: &nodemap::Project, metrics: &Metrics) -> Self {
+        let masters: Vec<_> = definition
+            .masters
+            .iter()
+            .map(|(master, m)| {
+                let labels = [name.as_str(), master.as_str()];
+                Endpoint {
+                    name: master.clone(),
+                    base: m.url.trim_end_matches('/').to_owned(),
+                    host: m.host.as_deref().and_then(|h| HeaderValue::from_str(h).ok()),
+                    requests: metrics.counter(&edge::UPSTREAM_REQUESTS, &labels),
+                    bytes: metrics.counter(&edge::UPSTREAM_BYTES, &labels),
+                }
+            })
+            .collect();
+        Self {
+            name: name.clone(),
+            standing: Mutex::new(Masters::new(masters.len())),
+            masters,
+            definition: definition.clone(),
+            metrics: metrics.clone(),
+        }
+    }
+
+    fn standing(&self) -> MutexGuard<'_, Masters> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whom to ask, given those already tried.
+    pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<MasterId> {
+        self.standing().choose(now, tried)
+    }
+
+    /// Whether the master is being skipped.
+    pub(crate) fn is_skipped(&self, master: MasterId, now: Now) -> bool {
+        self.standing().is_skipped(master, now)
+    }
+
+    /// The master answered.
+    pub(crate) fn handle_ok(&self, master: MasterId) {
+        self.standing().handle_ok(master);
+    }
+
+    /// The master failed: counted, logged, and perhaps skipped for a while.
+    pub(crate) fn handle_failed(&self, master: MasterId, why: Failure, now: Now) {
+        self.standing().handle_failed(master, why, now);
+        let labels = [self.name.as_str(), self.master_name(master), &why.to_string()];
+        self.metrics.counter(&edge::UPSTREAM_ERRORS, &labels).inc();
+        tracing::debug!(project = labels[0], master = labels[1], kind = labels[2], "master failed");
+    }
+
+    /// The master's name for people; `-` when it does not exist.
+    pub(crate) fn master_name(&self, master: MasterId) -> &str {
+        self.masters.get(master).map_or("-", |m| m.name.as_str())
+    }
+
+    /// The names of the masters that are not being skipped.
+    pub(crate) fn healthy(&self, now: Now) -> Vec<&Name> {
+        let standing = self.standing();
+        let names = self.masters.iter().enumerate();
+        names.filter(|(id, _)| !standing.is_skipped(*id, now)).map(|(_, m)| &m.name).collect()
+    }
+}
+
+/// All projects of one node map.
+#[derive(Debug, Default)]
+pub(crate) struct Projects {
+    pub(crate) generation: u64,
+    pub(crate) by_name: HashMap<Name, Arc<Project>>,
+    by_host: HashMap<String, Arc<Project>>,
+    any: Option<Arc<Project>>,
+}
+
+impl Projects {
+    /// The projects of `map`; unchanged ones are taken over from `before`.
+    pub(crate) fn new(map: &NodeMap, before: &Self, metrics: &Metrics) -> Self {
+        let mut projects = Self { generation: map.generation, ..Self::default() };
+        for (name, definition) in &map.map.projects {
+            let kept =
+                before.by_name.get(name).filter(|p| p.definition.masters == definition.masters);
+            let project =
+                kept.cloned().unwrap_or_else(|| Arc::new(Project::new(name, definition, metrics)));
+            for host in &definition.hosts {
+                match host {
+                    HostPattern::Exact(host) => {
+                        projects.by_host.insert(host.as_str().to_owned(), Arc::clone(&project));
+                    }
+                    HostPattern::Any => projects.any = Some(Arc::clone(&project)),
+                }
+            }
+            projects.by_name.insert(name.clone(), project);
+        }
+        projects
+    }
+
+    /// The project that accepts `host` (as in a `Host` field, with or without a port).
+    pub(crate) fn of_host(&self, host: &str) -> Option<&Arc<Project>> {
+        let name = without_port(host).to_ascii_lowercase();
+        self.by_host.get(name.strip_suffix('.').unwrap_or(&name)).or(self.any.as_ref())
+    }
+}
+
+/// A `Host` value without its port.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_not_part_of_a_host() {
+        for (host, name) in [
+            ("a.example", "a.example"),
+            ("a.example:8080", "a.example"),
+            ("[2001:db8::1]:80", "[2001:db8::1]"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            (":80", ":80"),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

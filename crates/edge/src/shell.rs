@@ -1,0 +1,221 @@
+//! The role as a process runs it: listeners, the node map, the second's work, the end.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use http_cache::{Identity, Policy};
+use rt::follow::Following;
+use rt::listen::{self, ListenError};
+use rt::metrics::{Gauge, edge as metric};
+use rt::{Context, Metrics};
+use serve::{Counters as Connections, Limits};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::counters::Counters;
+use crate::filling::Fillings;
+use crate::flight::Flights;
+use crate::handler::Front;
+use crate::memo::Memos;
+use crate::params::Params;
+use crate::project::Projects;
+use crate::state::Edge;
+use crate::stores::{Stores, StoresError};
+use crate::upstream::Upstream;
+
+/// How often what was stored is made durable and the figures are shown.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Fewest block buffers: with one, a run that waits for the disk would stop all others.
+const BUFFERS_MIN: usize = 2;
+
+/// Why the edge cannot serve.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The config names no address.
+    #[error("no address to serve on: set [edge] listen")]
+    NoListener,
+    /// A store cannot be opened.
+    #[error(transparent)]
+    Store(#[from] StoresError),
+    /// The task that opens the stores did not end.
+    #[error("opening the stores was interrupted")]
+    Interrupted,
+}
+
+/// An edge with its sockets bound and its stores open, not yet serving.
+#[derive(Debug)]
+pub struct Bound {
+    edge: Arc<Edge>,
+    listeners: Vec<TcpListener>,
+    node_map: Following,
+    context: Context,
+}
+
+/// Serves until the context's shutdown.
+pub async fn run(params: Params, node_map: Following, context: Context) -> Result<(), Error> {
+    bind(params, node_map, context).await?.serve().await;
+    Ok(())
+}
+
+/// Opens the stores and binds the sockets.
+pub async fn bind(params: Params, node_map: Following, context: Context) -> Result<Bound, Error> {
+    let listeners =
+        params.listen.iter().map(|a| listen::tcp(*a)).collect::<Result<Vec<_>, ListenError>>()?;
+    if listeners.is_empty() {
+        return Err(Error::NoListener);
+    }
+    let (disks, metrics) = (params.stores.clone(), context.metrics.clone());
+    let opening = tokio::task::spawn_blocking(move || Stores::open(&disks, &metrics));
+    let stores = opening.await.map_err(|_| Error::Interrupted)??;
+    let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
+    let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
+    let buffers = usize::try_from(buffers).unwrap_or(usize::MAX);
+    let edge = Arc::new(Edge {
+        me: Identity::new(&context.name),
+        policy: Policy::default(),
+        projects: ArcSwap::default(),
+        stores,
+        upstream: Upstream::new(params.timeouts),
+        memos: Memos::default(),
+        flights: Flights::default(),
+        fillings: Fillings::default(),
+        buffers: Semaphore::new(buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS)),
+        block_bytes,
+        counters: Counters::new(&context.metrics),
+        shutdown: context.shutdown.clone(),
+    });
+    adopt_map(&edge, &mut node_map.clone(), &context.metrics);
+    Ok(Bound { edge, listeners, node_map, context })
+}
+
+impl Bound {
+    /// Where it listens.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+    }
+
+    /// Serves until the context's shutdown and the end of running responses.
+    pub async fn serve(self) {
+        let Self { edge, listeners, node_map, context } = self;
+        let connections = Arc::new(Connections::default());
+        let status = (Arc::clone(&edge), Arc::clone(&connections));
+        context.status.set("edge", move || show(&status.0, &status.1));
+        let mut background = JoinSet::new();
+        background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
+        let gauges = ConnectionGauges::new(&context.metrics);
+        background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges));
+        let mut serving = JoinSet::new();
+        for listener in listeners {
+            let front = Arc::new(Front(Arc::clone(&edge)));
+            let (connections, shutdown) = (Arc::clone(&connections), context.shutdown.clone());
+            serving.spawn(async move {
+                let stop = async move { shutdown.wait().await };
+                serve::http(listener, front, Limits::default(), connections, stop).await;
+            });
+        }
+        while serving.join_next().await.is_some() {}
+        background.shutdown().await;
+        let flushed = tokio::task::spawn_blocking(move || edge.stores.flush()).await;
+        if flushed.is_err() {
+            tracing::warn!("the last flush of the stores was interrupted");
+        }
+    }
+}
+
+/// Takes over the newest node map. Requests and fills go on with the projects they began with.
+fn adopt_map(edge: &Edge, node_map: &mut Following, metrics: &Metrics) {
+    let map = node_map.borrow_and_update().clone();
+    if let Some(map) = map {
+        let projects = Projects::new(&map, &edge.projects.load(), metrics);
+        edge.projects.store(Arc::new(projects));
+    }
+}
+
+async fn follow(edge: Arc<Edge>, mut node_map: Following, metrics: Metrics) {
+    loop {
+        adopt_map(&edge, &mut node_map, &metrics);
+        if node_map.changed().await.is_err() {
+            // Nobody will publish any more: the last map stays.
+            return;
+        }
+    }
+}
+
+async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: ConnectionGauges) {
+    let mut ticks = tokio::time::interval(FLUSH_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        gauges.show(&connections);
+        let edge = Arc::clone(&edge);
+        if tokio::task::spawn_blocking(move || edge.stores.flush()).await.is_err() {
+            tracing::warn!("a flush of the stores was interrupted");
+        }
+    }
+}
+
+struct ConnectionGauges {
+    open: Gauge,
+    accepted: Gauge,
+    broken_off: Gauge,
+    malformed: Gauge,
+}
+
+impl ConnectionGauges {
+    fn new(metrics: &Metrics) -> Self {
+        Self {
+            open: metrics.gauge(&metric::CONNECTIONS, &[]),
+            accepted: metrics.gauge(&metric::ACCEPTED, &[]),
+            broken_off: metrics.gauge(&metric::BROKEN_OFF, &[]),
+            malformed: metrics.gauge(&metric::MALFORMED, &[]),
+        }
+    }
+
+    fn show(&self, connections: &Connections) {
+        let figure = |n: &std::sync::atomic::AtomicU64| {
+            i64::try_from(n.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
+        };
+        self.open.set(figure(&connections.open));
+        self.accepted.set(figure(&connections.accepted));
+        self.broken_off.set(figure(&connections.broken_off));
+        self.malformed.set(figure(&connections.malformed));
+    }
+}
+
+/// `/status`.
+fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
+    let projects = edge.projects.load();
+    let now = rt::clock::now();
+    let masters = |project: &crate::project::Project| -> serde_json::Value {
+        let each = project.masters.iter().enumerate().map(|(id, m)| {
+            serde_json::json!({
+                "name": m.name, "url": m.base, "skipped": project.is_skipped(id, now),
+                "requests": m.requests.get(), "bytes": m.bytes.get(),
+            })
+        });
+        each.collect()
+    };
+    let by_name: serde_json::Map<String, serde_json::Value> =
+        projects.by_name.iter().map(|(n, p)| (n.to_string(), masters(p))).collect();
+    let results: serde_json::Map<String, serde_json::Value> =
+        edge.counters.results().map(|(word, n)| (word.to_owned(), n.into())).collect();
+    serde_json::json!({
+        "generation": projects.generation,
+        "draining": edge.shutdown.is_triggered(),
+        "connections": connections.open.load(Ordering::Relaxed),
+        "requests": results,
+        "sent_bytes": edge.counters.sent.get(),
+        "questions_in_flight": edge.flights.count(),
+        "fills_in_flight": edge.fillings.count(),
+        "block_buffers_free": edge.buffers.available_permits(),
+        "stores": edge.stores.status(),
+        "masters": by_name,
+    })
+}

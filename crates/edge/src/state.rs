@@ -1,0 +1,89 @@
+//! What all requests of an edge share, and the object that a request is about.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http_cache::{Identity, Policy, StoredHead, Target};
+use rt::Shutdown;
+use store::{Key, Representation, Store};
+use tokio::sync::Semaphore;
+
+use crate::counters::Counters;
+use crate::filling::Fillings;
+use crate::flight::Flights;
+use crate::memo::Memos;
+use crate::project::{Project, Projects};
+use crate::stores::Stores;
+use crate::upstream::Upstream;
+
+/// The edge.
+#[derive(Debug)]
+pub(crate) struct Edge {
+    pub(crate) me: Identity,
+    pub(crate) policy: Policy,
+    pub(crate) projects: ArcSwap<Projects>,
+    pub(crate) stores: Stores,
+    pub(crate) upstream: Upstream,
+    pub(crate) memos: Memos,
+    pub(crate) flights: Flights,
+    pub(crate) fillings: Fillings,
+    /// One permit for each block buffer of a fill: what bounds their memory.
+    pub(crate) buffers: Semaphore,
+    pub(crate) block_bytes: u32,
+    pub(crate) counters: Counters,
+    pub(crate) shutdown: Shutdown,
+}
+
+/// A representation with all that is needed to serve and fill it.
+#[derive(Debug)]
+pub(crate) struct Object {
+    pub(crate) project: Arc<Project>,
+    pub(crate) target: Target,
+    pub(crate) key: Key,
+    pub(crate) rep: Arc<Representation>,
+    pub(crate) head: StoredHead,
+    /// The bytes `head` was read from: whether it is still the current one.
+    pub(crate) head_bytes: Bytes,
+}
+
+impl Edge {
+    /// The held representation of a key. A head that cannot be read is a miss.
+    pub(crate) fn lookup(
+        &self,
+        project: &Arc<Project>,
+        target: &Target,
+        key: Key,
+    ) -> Option<Object> {
+        let rep = self.stores.of(&key).get(&key)?;
+        let head_bytes = rep.head();
+        let head = StoredHead::from_bytes(&head_bytes).ok()?;
+        let (project, target) = (Arc::clone(project), target.clone());
+        Some(Object { project, target, key, rep, head, head_bytes })
+    }
+
+    /// The disk of a key.
+    pub(crate) fn store(&self, key: &Key) -> &Arc<Store> {
+        self.stores.of(key)
+    }
+
+    /// Makes a representation invisible, off the workers.
+    pub(crate) fn discard(&self, object: &Object) {
+        let (store, rep) = (Arc::clone(self.store(&object.key)), Arc::clone(&object.rep));
+        drop(tokio::task::spawn_blocking(move || store.discard(&rep)));
+    }
+}
+
+impl Object {
+    /// The same representation under a newer head.
+    pub(crate) fn with_head(&self, head: StoredHead, head_bytes: Bytes) -> Self {
+        Self {
+            project: Arc::clone(&self.project),
+            target: self.target.clone(),
+            key: self.key,
+            rep: Arc::clone(&self.rep),
+            head,
+            head_bytes,
+        }
+    }
+}

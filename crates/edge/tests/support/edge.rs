@@ -1,0 +1,115 @@
+//! An edge of one project in this process.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use edge::{Params, StoreParams, Timeouts};
+use model::ByteCount;
+use nodemap::{AdminMap, HostPattern, Master, NodeMap, Project};
+use rt::admin::StatusBoard;
+use rt::{Context, Metrics, Shutdown};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::client::{self, Pending, Reply};
+use super::{BLOCK, origin::Origin};
+
+/// The host of the project.
+pub const HOST: &str = "download.videolan.example";
+
+/// A running edge.
+#[derive(Debug)]
+pub struct Edge {
+    pub address: SocketAddr,
+    pub map: watch::Sender<Option<Arc<NodeMap>>>,
+    context: Context,
+    task: JoinHandle<()>,
+}
+
+/// The node map of one project with these masters.
+pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
+    let masters = masters.iter().enumerate().map(|(i, address)| {
+        let url = format!("http://{address}");
+        (format!("m{i}").parse().unwrap(), Master { url, host: None })
+    });
+    let project = Project {
+        name: "videolan.cdn.example".parse().unwrap(),
+        hosts: vec![HostPattern::Exact(HOST.parse().unwrap())],
+        map: "default".parse().unwrap(),
+        ttl_s: 60,
+        all_down: Default::default(),
+        masters: masters.collect(),
+    };
+    let projects = [("videolan".parse().unwrap(), project)].into();
+    NodeMap {
+        format: 1,
+        generation,
+        publisher: "health1".into(),
+        map: AdminMap { projects, ..AdminMap::default() },
+        states: Default::default(),
+    }
+}
+
+impl Edge {
+    /// An edge that keeps its blocks in `dir`.
+    pub async fn start(dir: &Path, masters: &[&Origin]) -> Self {
+        let addresses: Vec<_> = masters.iter().map(|m| m.address).collect();
+        Self::with_map(dir, Some(node_map(1, &addresses)), ByteCount(1 << 30)).await
+    }
+
+    /// An edge with this node map and disk.
+    pub async fn with_map(dir: &Path, map: Option<NodeMap>, size: ByteCount) -> Self {
+        let block_bytes = u32::try_from(BLOCK).unwrap();
+        let store = StoreParams { path: dir.join("store"), size, block_bytes };
+        let mut params = Params::new(vec!["127.0.0.1:0".parse().unwrap()], vec![store]);
+        params.timeouts = Timeouts {
+            connect: Duration::from_millis(500),
+            first_byte: Duration::from_millis(1500),
+            between_bytes: Duration::from_secs(5),
+        };
+        let context = Context {
+            name: "edge1".parse().unwrap(),
+            state_dir: dir.to_owned(),
+            metrics: Metrics::new(),
+            status: StatusBoard::default(),
+            shutdown: Shutdown::default(),
+        };
+        let (map, following) = watch::channel(map.map(Arc::new));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let address = bound.addresses()[0];
+        Self { address, map, context, task: tokio::spawn(bound.serve()) }
+    }
+
+    /// Stops it and waits for its end.
+    pub async fn stop(self) {
+        self.context.shutdown.trigger();
+        self.task.await.unwrap();
+    }
+
+    pub fn trigger_shutdown(&self) {
+        self.context.shutdown.trigger();
+    }
+
+    pub fn metrics(&self) -> String {
+        self.context.metrics.render()
+    }
+
+    pub fn status(&self) -> serde_json::Value {
+        self.context.status.show()
+    }
+
+    pub async fn send(&self, path: &str, fields: &[&str]) -> Pending {
+        client::send(self.address, "GET", path, HOST, fields).await
+    }
+
+    pub async fn get(&self, path: &str, fields: &[&str]) -> Reply {
+        self.send(path, fields).await.reply().await
+    }
+
+    /// The bytes `first..=last`.
+    pub async fn range(&self, path: &str, first: usize, last: usize) -> Reply {
+        self.get(path, &[&format!("Range: bytes={first}-{last}")]).await
+    }
+}
