@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# One edge for the side-by-side benchmarks: release build, disk store, any Host, plain HTTP/1.1.
+#
+# usage: edge-adapter.sh start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version
+# environment: ORIGIN (host:port of the master), PORT, INST (suffix of the run folder),
+# EDGEBENCH_TMP (scratch folder). STALE and TLSPORT are accepted and change nothing: stale content
+# is served by default, and there is no TLS yet.
+set -eu
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+bin=${CACHEBOY_BIN:-$root/target/release/cacheboy}
+run=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/run/cacheboy${INST:-}
+origin=${ORIGIN:-127.0.0.1:8000}
+port=${PORT:-8101}
+
+write_config() {
+  mkdir -p "$run/state"
+  cat > "$run/node-map.json" <<JSON
+{
+  "format": 1, "generation": $(date +%s%3N), "publisher": "bench",
+  "sites": {}, "nodes": {}, "pools": {"all": {}}, "maps": {"default": {"default": ["all"]}},
+  "zones": {}, "states": {},
+  "projects": {"bench": {
+    "name": "bench.example", "hosts": ["*"], "map": "default", "ttl_s": 60,
+    "all_down": "last-good", "masters": {"origin": {"url": "http://$origin"}}}}
+}
+JSON
+  cat > "$run/edge.toml" <<TOML
+[host]
+name = "bench-edge"
+state_dir = "state"
+
+[follow]
+node_map = ["file:node-map.json"]
+
+[edge]
+listen = ["127.0.0.1:$port"]
+
+[[edge.store]]
+path = "cache"
+size = "20 GiB"
+TOML
+}
+
+alive() { [ -d "/proc/$1" ] && [ "$(awk '{print $3}' "/proc/$1/stat" 2>/dev/null)" != Z ]; }
+
+pids() {
+  local pid
+  pid=$(cat "$run/pid" 2>/dev/null) || return 0
+  if alive "$pid"; then echo "$pid"; fi
+}
+
+wait_gone() {
+  for _ in $(seq 600); do
+    alive "$1" || return 0
+    sleep 0.05
+  done
+  kill -9 "$1"
+}
+
+start() {
+  [ -x "$bin" ] || { echo "no $bin: run cargo build --release first" >&2; exit 1; }
+  write_config
+  ulimit -n "$(ulimit -Hn)"
+  # Without the map of an earlier run, which may name another master.
+  rm -f "$run"/state/node-map.last-good.json
+  TOKIO_WORKER_THREADS=2 setsid "$bin" edge --config "$run/edge.toml" \
+    > "$run/log" 2>&1 < /dev/null &
+  echo $! > "$run/pid"
+  for _ in $(seq 300); do
+    if (exec 3<> "/dev/tcp/127.0.0.1/$port") 2>/dev/null; then return 0; fi
+    alive "$(cat "$run/pid")" || break
+    sleep 0.02
+  done
+  echo "the edge did not start:" >&2
+  tail -5 "$run/log" >&2
+  exit 1
+}
+
+stop() {
+  local pid
+  pid=$(pids)
+  if [ -n "$pid" ]; then
+    kill "$pid" || true
+    wait_gone "$pid"
+  fi
+  rm -f "$run/pid"
+}
+
+kill9() {
+  local pid
+  pid=$(pids)
+  if [ -n "$pid" ]; then
+    kill -9 "$pid" || true
+    wait_gone "$pid"
+  fi
+  rm -f "$run/pid"
+}
+
+case ${1:-} in
+  start) start ;;
+  stop) stop ;;
+  kill9) kill9 ;;
+  clear) rm -rf "$run/cache" "$run/state" ;;
+  pids) pids ;;
+  url) echo "http://127.0.0.1:$port" ;;
+  tlsurl) ;;
+  h2) echo 0 ;;
+  disk) echo 1 ;;
+  version) "$bin" --version ;;
+  *)
+    echo "usage: $0 start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version" >&2
+    exit 2
+    ;;
+esac
