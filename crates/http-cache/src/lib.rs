@@ -32,6 +32,7 @@ pub mod directives;
 pub mod errors;
 mod fields;
 pub mod freshness;
+mod fuzz;
 pub mod hygiene;
 pub mod merge;
 pub mod range;
@@ -49,6 +50,7 @@ pub mod validator;
 mod testing;
 
 pub use freshness::{Freshness, Policy, freshness};
+pub use fuzz::fuzz_headers;
 pub use hygiene::Identity;
 pub use merge::merge_304;
 pub use range::ByteRanges;
