@@ -1,1 +1,217 @@
-//! (under construction)
+//! The dns role: the answers of `dns-proto` over UDP and TCP, from a snapshot that is swapped
+//! whole.
+//!
+//! # A tour in flow order
+//! 1. [`Dns::bind`] reads the location databases, builds the first snapshot and opens the sockets;
+//!    [`Dns::serve`] runs until shutdown. [`run`] is both.
+//! 2. `udp`: one thread and one socket (SO_REUSEPORT) each; a batch in, a batch out.
+//! 3. `tcp`: connections with pipelining, bounded in number, memory and patience.
+//! 4. `update`: node map or databases changed -> a new snapshot, built beside the query path.
+//! 5. `counters` and `status`: what is counted and shown.
+//!
+//! # Invariants
+//! - S4: a reload loses and delays no query. Queries load the snapshot without a lock; snapshots
+//!   are built, and the old ones freed, by other threads than theirs.
+//! - What cannot be used (a node map that does not compile, a database that is damaged or gone)
+//!   changes nothing but the log, a metric and `/status`. Only at start it is an error.
+//! - Memory is bounded: fixed buffers per UDP thread, at most `tcp::CONNECTIONS_MAX` connections
+//!   with at most `tcp::QUERY_BYTES_MAX` of input and about 128 KiB of output each.
+//!
+//! Knows nothing of the wire format and of how nodes are chosen.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+
+use locate::OpenError;
+use rt::Context;
+use rt::follow::Following;
+use rt::listen::ListenError;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+
+mod counters;
+mod shared;
+mod tcp;
+mod udp;
+mod update;
+
+use shared::Shared;
+use update::{UpdateError, Updater};
+
+/// UDP threads for each address when the configuration names no number: one a core, at most.
+const UDP_THREADS_DEFAULT_MAX: usize = 8;
+/// How often a port of the system's choice is tried to be free for UDP and TCP alike.
+const PORT_ATTEMPTS: usize = 16;
+
+/// `[dns]` of a host's configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Params {
+    /// Addresses to listen on, UDP and TCP alike.
+    pub listen: Vec<SocketAddr>,
+    /// UDP threads for each address; `None`: one a core, at most 8.
+    pub udp_threads: Option<u32>,
+}
+
+/// `[location]`: databases in MaxMind format. Without one of them, maps by what it tells have no
+/// effect.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocationParams {
+    /// Country and continent.
+    pub country: Option<PathBuf>,
+    /// AS number; may be the same file.
+    pub asn: Option<PathBuf>,
+}
+
+/// Why the role could not start, or had to end.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A location database cannot be used.
+    #[error("cannot use the location database")]
+    Location(#[from] OpenError),
+    /// The first node map does not compile.
+    #[error("cannot steer by the node map")]
+    NodeMap(#[from] UpdateError),
+    /// An address could not be bound.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// A socket option or address is not to be had.
+    #[error("cannot set up a socket")]
+    Socket(#[source] io::Error),
+    /// The system gives no thread.
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+    /// A part of the role ended by a defect.
+    #[error("a part of the role broke down: please report it with the log")]
+    Defect,
+}
+
+/// Reads the databases, opens the sockets and answers until shutdown.
+pub async fn run(
+    params: Params,
+    location: LocationParams,
+    following: Following,
+    context: Context,
+) -> Result<(), Error> {
+    Dns::bind(params, location, following, context).await?.serve().await
+}
+
+/// A DNS server whose sockets are open.
+pub struct Dns {
+    udp: Vec<UdpSocket>,
+    tcp: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+    updater: Updater,
+    shared: Arc<Shared>,
+    context: Context,
+}
+
+impl Dns {
+    /// Reads the databases, builds the first snapshot if a node map is known, and opens the
+    /// sockets. Needs a tokio runtime.
+    pub async fn bind(
+        params: Params,
+        location: LocationParams,
+        following: Following,
+        context: Context,
+    ) -> Result<Self, Error> {
+        let threads = udp_threads(params.udp_threads);
+        let shared = Arc::new(Shared::new(&context));
+        // Before the sockets are open: a server that starts with a last good map never says that
+        // it has none.
+        let updater = Updater::start(location, following, Arc::clone(&shared)).await?;
+        let mut bound = Self {
+            udp: Vec::new(),
+            tcp: Vec::new(),
+            addresses: Vec::new(),
+            updater,
+            shared,
+            context,
+        };
+        for address in params.listen {
+            bound.listen(address, threads)?;
+        }
+        let (shared, addresses) = (Arc::clone(&bound.shared), bound.addresses.clone());
+        bound.context.status.set("dns", move || shared.status(&addresses, threads));
+        Ok(bound)
+    }
+
+    /// Opens the UDP sockets and the TCP listener of one address.
+    fn listen(&mut self, address: SocketAddr, threads: usize) -> Result<(), Error> {
+        let mut attempts = PORT_ATTEMPTS;
+        let (udp, tcp, bound) = loop {
+            attempts = attempts.saturating_sub(1);
+            let udp = rt::listen::udp_shared(address, threads)?;
+            let first = udp.first().map_or(Ok(address), UdpSocket::local_addr);
+            let bound = first.map_err(Error::Socket)?;
+            match rt::listen::tcp(bound) {
+                Ok(tcp) => break (udp, tcp, bound),
+                // The system chose a port that is free for UDP only: let it choose again.
+                Err(ListenError::InUse { .. }) if address.port() == 0 && attempts > 0 => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        for socket in &udp {
+            udp::prepare(socket, bound).map_err(Error::Socket)?;
+        }
+        self.udp.extend(udp);
+        self.tcp.push(tcp);
+        self.addresses.push(bound);
+        Ok(())
+    }
+
+    /// The addresses listened on, with the ports that port 0 was given.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Answers until shutdown; what was asked before is still answered.
+    pub async fn serve(self) -> Result<(), Error> {
+        let Self { udp, tcp, addresses, updater, shared, context } = self;
+        tracing::info!(?addresses, udp_sockets = udp.len(), "dns answers");
+        // Closed when the last thread has ended.
+        let (alive, mut all_ended) = mpsc::channel::<()>(1);
+        let mut threads = Vec::new();
+        for (i, socket) in udp.into_iter().enumerate() {
+            let worker = udp::Worker::new(socket, &shared, &context);
+            let alive = alive.clone();
+            let spawned = thread::Builder::new().name(format!("dns-udp-{i}")).spawn(move || {
+                let _alive = alive;
+                worker.run();
+            });
+            threads.push(spawned.map_err(Error::Thread)?);
+        }
+        drop(alive);
+        let mut tasks = JoinSet::new();
+        let server = Arc::new(tcp::Server::new(Arc::clone(&shared), &context));
+        for listener in tcp {
+            tasks.spawn(Arc::clone(&server).listen(listener));
+        }
+        tasks.spawn(updater.run(context.shutdown.clone()));
+        let early = tokio::select! {
+            () = context.shutdown.wait() => false,
+            _ = tasks.join_next() => !context.shutdown.is_triggered(),
+            _ = all_ended.recv() => !context.shutdown.is_triggered(),
+        };
+        // Also when a part broke down: the rest ends with it.
+        context.shutdown.trigger();
+        all_ended.recv().await;
+        let threads_sound = threads.into_iter().all(|thread| thread.join().is_ok());
+        while tasks.join_next().await.is_some() {}
+        if early || !threads_sound { Err(Error::Defect) } else { Ok(()) }
+    }
+}
+
+fn udp_threads(configured: Option<u32>) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    match configured.and_then(|n| usize::try_from(n).ok()) {
+        Some(n) => n.max(1),
+        None => cores().min(UDP_THREADS_DEFAULT_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;
