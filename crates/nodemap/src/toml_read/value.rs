@@ -167,9 +167,13 @@ impl<'a> Value<'a> {
 
     /// A path; a relative one is taken from the folder of the file that is read.
     pub fn path(&self) -> Option<PathBuf> {
-        let text = self.text()?;
+        self.path_of(self.text()?)
+    }
+
+    /// The path `text`, which is a part of this value.
+    pub fn path_of(&self, text: &str) -> Option<PathBuf> {
         if text.is_empty() {
-            self.refuse("is empty", "write the path of a file or folder");
+            self.refuse("names no path", "write the path of a file or folder");
             return None;
         }
         Some(self.document.file.parent().unwrap_or(Path::new("")).join(text))
