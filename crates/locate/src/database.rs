@@ -196,9 +196,11 @@ impl Database {
             false => WithinOptions::default().include_aliased_networks(),
         };
         self.walk(reader, "::/0", seen, options, |address, length, record| {
-            // Databases keep IPv4 at ::/96; the walk gives those networks as IPv4.
-            if let IpAddr::V6(v6) = address {
-                let first = v6.to_bits();
+            // Databases keep IPv4 at ::/96: the walk gives its networks as IPv4, or as one network
+            // when a single record holds for all of them.
+            let IpAddr::V6(v6) = address else { return spans.len() };
+            let first = v6.to_bits();
+            if first > u128::from(u32::MAX) || length < 96 {
                 let hosts = u128::MAX.checked_shr(u32::from(length)).unwrap_or(0);
                 spans.push(Span { first: first & !hosts, last: first | hosts, record });
             }

@@ -25,3 +25,6 @@ pub use explain::{DecidedBy, Explanation};
 pub use steering::{Candidate, OutdatedTable, Plan, Steering};
 pub use table::{ClassId, ClassTable, CompileError, Hit};
 pub use walk::{Excluded, Verdict};
+
+#[cfg(test)]
+mod tests;

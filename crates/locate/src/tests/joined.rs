@@ -68,6 +68,7 @@ fn one_file_may_be_both_and_none_is_allowed() {
     let file = file("Both", &[("0.0.0.0/0", record)]);
     let locator = Locator::open(path(&file), path(&file)).unwrap();
     assert_eq!(located(&locator, "192.0.2.1"), ("0.0.0.0/0".to_owned(), 7, "AU".to_owned()));
+    assert_eq!(located(&locator, "::1"), ("::/0".to_owned(), 0, String::new()));
     assert_eq!(locator.describe().len(), 1);
     // Only one of its two sides.
     let locator = Locator::open(path(&file), None).unwrap();
