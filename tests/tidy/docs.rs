@@ -86,6 +86,41 @@ fn a_dead_name_is_found() {
     );
 }
 
+/// Words of a table that none of the files named above it prints.
+fn unknown_words(page: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let sections = page.split("\n### ").skip(1);
+    for section in sections {
+        let title = section.lines().next().unwrap_or_default();
+        let from = section.lines().find(|line| line.starts_with("From `")).unwrap_or_default();
+        let sources: String = code_spans(from).filter(|span| is_path(span)).map(read).collect();
+        if sources.is_empty() {
+            faults.push(format!("{title}: no line says where the words are from"));
+        }
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let words = rows.filter_map(|row| row.split('`').nth(1));
+        let unknown = words.filter(|word| !sources.contains(&format!("\"{word}\"")));
+        faults.extend(unknown.map(|word| format!("{title}: no code prints {word}")));
+    }
+    faults
+}
+
+#[test]
+fn stable_words_are_those_of_the_code() {
+    let page = read("docs/words.md");
+    assert!(page.matches("\n| `").count() > 40, "the tables are found");
+    none(unknown_words(&page));
+}
+
+#[test]
+fn a_word_that_no_code_prints_is_found() {
+    let page = "# x\n### A\n\nFrom `crates/mirror/src/path.rs`.\n\n| `dotfile` | x |\n| `other` | x |\n### B\n";
+    assert_eq!(
+        unknown_words(page),
+        ["A: no code prints other", "B: no line says where the words are from"]
+    );
+}
+
 /// The modules of a crate: files and folders of `src`, without roots and tests.
 fn modules(name: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(root().join(format!("crates/{name}/src"))).unwrap();
