@@ -41,14 +41,14 @@ impl Tally {
     pub(crate) fn add(&mut self, outcome: Outcome) {
         let count = match outcome {
             Outcome::Answered(answered) => {
-                self.subnets += u32::from(answered.subnet);
-                self.truncated += u32::from(answered.truncated);
+                add(&mut self.subnets, answered.subnet);
+                add(&mut self.truncated, answered.truncated);
                 self.answers.get_mut(answered.sort as usize)
             }
             Outcome::Dropped(why) => self.dropped.get_mut(why as usize),
         };
         if let Some(count) = count {
-            *count += 1;
+            add(count, true);
         }
     }
 
@@ -63,4 +63,8 @@ impl Tally {
             }
         }
     }
+}
+
+fn add(count: &mut u32, happened: bool) {
+    *count = count.saturating_add(happened.into());
 }

@@ -13,11 +13,12 @@
 //! - S4: a reload loses and delays no query. Queries load the snapshot without a lock; snapshots
 //!   are built, and the old ones freed, by other threads than theirs.
 //! - What cannot be used (a node map that does not compile, a database that is damaged or gone)
-//!   changes nothing but the log, a metric and `/status`. Only at start it is an error.
-//! - Memory is bounded: fixed buffers per UDP thread, at most `tcp::CONNECTIONS_MAX` connections
-//!   with at most `tcp::QUERY_BYTES_MAX` of input and about 128 KiB of output each.
+//!   changes nothing but the log, a metric and `/status`. Only a bad database at start is an error.
+//! - Memory is bounded: fixed buffers per UDP thread, a bounded number of
+//!   TCP connections with a few KiB of input and about 128 KiB of output at most.
 //!
 //! Knows nothing of the wire format and of how nodes are chosen.
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -25,7 +26,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use locate::OpenError;
 use rt::Context;
 use rt::follow::Following;
 use rt::listen::ListenError;
@@ -70,11 +70,8 @@ pub struct LocationParams {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A location database cannot be used.
-    #[error("cannot use the location database")]
-    Location(#[from] OpenError),
-    /// The first node map does not compile.
-    #[error("cannot steer by the node map")]
-    NodeMap(#[from] UpdateError),
+    #[error(transparent)]
+    Location(#[from] UpdateError),
     /// An address could not be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -172,21 +169,20 @@ impl Dns {
     pub async fn serve(self) -> Result<(), Error> {
         let Self { udp, tcp, addresses, updater, shared, context } = self;
         tracing::info!(?addresses, udp_sockets = udp.len(), "dns answers");
-        // Closed when the last thread has ended.
-        let (alive, mut all_ended) = mpsc::channel::<()>(1);
+        let (sender, mut ended) = mpsc::channel(udp.len().max(1));
         let mut threads = Vec::new();
         for (i, socket) in udp.into_iter().enumerate() {
-            let worker = udp::Worker::new(socket, &shared, &context);
-            let alive = alive.clone();
+            let worker = udp::Worker::new(socket, Arc::clone(&shared), &context);
+            let ending = Ending(sender.clone());
             let spawned = thread::Builder::new().name(format!("dns-udp-{i}")).spawn(move || {
-                let _alive = alive;
+                let _ending = ending;
                 worker.run();
             });
             threads.push(spawned.map_err(Error::Thread)?);
         }
-        drop(alive);
+        drop(sender);
         let mut tasks = JoinSet::new();
-        let server = Arc::new(tcp::Server::new(Arc::clone(&shared), &context));
+        let server = Arc::new(tcp::Server::new(tcp::Limits::default(), shared, &context));
         for listener in tcp {
             tasks.spawn(Arc::clone(&server).listen(listener));
         }
@@ -194,14 +190,24 @@ impl Dns {
         let early = tokio::select! {
             () = context.shutdown.wait() => false,
             _ = tasks.join_next() => !context.shutdown.is_triggered(),
-            _ = all_ended.recv() => !context.shutdown.is_triggered(),
+            _ = ended.recv() => !context.shutdown.is_triggered(),
         };
         // Also when a part broke down: the rest ends with it.
         context.shutdown.trigger();
-        all_ended.recv().await;
+        while ended.recv().await.is_some() {}
         let threads_sound = threads.into_iter().all(|thread| thread.join().is_ok());
         while tasks.join_next().await.is_some() {}
         if early || !threads_sound { Err(Error::Defect) } else { Ok(()) }
+    }
+}
+
+/// Says that a thread has ended, in whatever way.
+struct Ending(mpsc::Sender<()>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // There is room for every thread.
+        let _ = self.0.try_send(());
     }
 }
 

@@ -1,7 +1,7 @@
 //! TCP (RFC 7766): pipelined queries are answered in order, each batch of them in one write.
 //!
 //! A connection has a small input buffer and a bounded output; it is closed when no whole query
-//! comes for [`IDLE`], when the client does not take its answers, or when it sends what no query
+//! comes for a while, when the client does not take its answers, or when it sends what no query
 //! needs. When connections run short, patience does first.
 
 use std::io;
@@ -22,20 +22,37 @@ use tokio::time::timeout;
 use crate::counters::{Counters, Tally};
 use crate::shared::Shared;
 
-/// Connections at a time.
-pub(crate) const CONNECTIONS_MAX: usize = 2048;
 /// Longest query read over TCP.
-pub(crate) const QUERY_BYTES_MAX: usize = 4096;
+const QUERY_BYTES_MAX: usize = 4096;
 /// Output gathered before it is written.
 const WRITE_BYTES: usize = 64 << 10;
-/// How long a connection may be without a whole query (RFC 7766 section 6.2.3).
-const IDLE: Duration = Duration::from_secs(20);
-/// The same when fewer than a quarter of the connections are left.
-const IDLE_WHEN_BUSY: Duration = Duration::from_secs(2);
-/// How long a client may take to accept a write.
-const WRITE_PATIENCE: Duration = Duration::from_secs(10);
 /// Pause after `accept` failed, mostly for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How much clients may ask of us.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Connections at a time.
+    pub(crate) connections_max: usize,
+    /// How long a connection may be without a whole query.
+    pub(crate) idle: Duration,
+    /// The same when fewer than a quarter of the connections are left.
+    pub(crate) idle_when_busy: Duration,
+    /// How long a client may take to accept a write.
+    pub(crate) write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 2048,
+            // RFC 7766 section 6.2.3 leaves it to the server; resolvers reuse within seconds.
+            idle: Duration::from_secs(20),
+            idle_when_busy: Duration::from_secs(2),
+            write: Duration::from_secs(10),
+        }
+    }
+}
 
 /// Why a connection ended; the word is the metric's label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +82,7 @@ impl Closed {
 
 /// What all listeners share.
 pub(crate) struct Server {
+    limits: Limits,
     shared: Arc<Shared>,
     shutdown: Shutdown,
     metrics: Metrics,
@@ -74,14 +92,15 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(shared: Arc<Shared>, context: &Context) -> Self {
+    pub(crate) fn new(limits: Limits, shared: Arc<Shared>, context: &Context) -> Self {
         Self {
+            limits,
             shared,
             shutdown: context.shutdown.clone(),
             metrics: context.metrics.clone(),
             counters: Counters::new(&context.metrics, "tcp"),
             connections: context.metrics.gauge(&metric::TCP_CONNECTIONS, &[]),
-            slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            slots: Arc::new(Semaphore::new(limits.connections_max)),
         }
     }
 
@@ -132,7 +151,8 @@ impl Server {
     }
 
     fn patience(&self) -> Duration {
-        if self.slots.available_permits() < CONNECTIONS_MAX / 4 { IDLE_WHEN_BUSY } else { IDLE }
+        let busy = self.slots.available_permits() < self.limits.connections_max / 4;
+        if busy { self.limits.idle_when_busy } else { self.limits.idle }
     }
 }
 
@@ -159,11 +179,14 @@ impl Connection {
                 Err(_) => return Closed::Idle,
             }
             while self.answer_some(server) {
-                match timeout(WRITE_PATIENCE, self.stream.write_all(&self.output)).await {
+                match timeout(server.limits.write, self.stream.write_all(&self.output)).await {
                     Ok(Ok(())) => self.output.clear(),
                     Ok(Err(_)) => return Closed::Error,
                     Err(_) => return Closed::Slow,
                 }
+            }
+            if server.shutdown.is_triggered() {
+                return Closed::Shutdown;
             }
         }
     }
@@ -193,7 +216,7 @@ impl Connection {
     fn answer_some(&mut self, server: &Server) -> bool {
         let mut tally = Tally::default();
         let mut reply = Vec::new();
-        let mut done = 0;
+        let mut done = 0usize;
         let snapshot = server.shared.snapshot();
         while self.output.len() < WRITE_BYTES {
             let rest = self.input.get(done..).unwrap_or_default();
@@ -201,7 +224,7 @@ impl Connection {
             let outcome =
                 answer(&snapshot, query, self.peer, Transport::Tcp, &mut self.dice, &mut reply);
             tally.add(outcome);
-            done += used;
+            done = done.saturating_add(used);
             if !reply.is_empty() {
                 // An answer has at most 65,535 bytes.
                 self.output.extend(u16::try_from(reply.len()).unwrap_or(u16::MAX).to_be_bytes());
@@ -233,7 +256,7 @@ fn first_query(input: &[u8]) -> Framed<'_> {
         return Framed::Oversize;
     }
     match rest.get(..length) {
-        Some(query) => Framed::Whole(query, length + prefix.len()),
+        Some(query) => Framed::Whole(query, length.saturating_add(prefix.len())),
         None => Framed::Part,
     }
 }

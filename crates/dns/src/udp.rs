@@ -52,11 +52,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn new(socket: UdpSocket, shared: &Arc<Shared>, context: &Context) -> Self {
+    pub(crate) fn new(socket: UdpSocket, shared: Arc<Shared>, context: &Context) -> Self {
         let errors = |what| context.metrics.counter(&metric::UDP_ERRORS, &[what]);
         Self {
             socket,
-            shared: Arc::clone(shared),
+            shared,
             shutdown: context.shutdown.clone(),
             dice: rt::clock::dice(),
             counters: Counters::new(&context.metrics, "udp"),

@@ -23,7 +23,7 @@ use crate::LocationParams;
 use crate::shared::{Shared, Source};
 
 /// How often the database files are looked at.
-const FILE_POLL: Duration = Duration::from_secs(1);
+const FILE_POLL: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
 
 /// Why a node map or database was not taken into use.
 #[derive(Debug, thiserror::Error)]
@@ -61,20 +61,21 @@ pub(crate) struct Updater {
 
 impl Updater {
     /// Reads the databases and, when a node map is known, publishes the first snapshot.
+    ///
+    /// # Errors
+    /// When a database cannot be used. A node map that cannot is no reason not to start: the
+    /// publisher may have a better one by now.
     pub(crate) async fn start(
         location: LocationParams,
-        mut following: Following,
+        following: Following,
         shared: Arc<Shared>,
     ) -> Result<Self, UpdateError> {
-        let map = following.borrow_and_update().clone();
         let stamps = Stamps::of(&location);
-        let (paths, rules) = (location.clone(), map.clone());
-        let loaded = spawn_blocking(move || load(&paths, rules.as_deref())).await??;
+        let paths = location.clone();
+        let loaded = spawn_blocking(move || load(&paths, None)).await??;
         shared.set_databases(loaded.locator.describe());
         let mut updater = Self { location, following, shared, loaded, stamps, loading: None };
-        if let Some(map) = map {
-            updater.build(map).await?;
-        }
+        updater.apply().await;
         Ok(updater)
     }
 
