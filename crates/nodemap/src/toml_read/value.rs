@@ -33,7 +33,7 @@ impl<'a> Value<'a> {
 
     /// A string.
     pub fn text(&self) -> Option<&'a str> {
-        self.value.as_str().or_else(|| self.wrong_type("text", "put it in \"quotes\""))
+        self.value.as_str().or_else(|| self.wrong_type("text", "write one text in \"quotes\""))
     }
 
     /// `true` or `false`.

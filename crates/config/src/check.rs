@@ -1,0 +1,52 @@
+//! What must hold between sections: a role has what it needs, and no two want the same thing.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use nodemap::toml_read::{Document, KeyPath, Table};
+
+/// Sections that make a host do something.
+const ROLES: [&str; 4] = ["edge", "dns", "health", "master"];
+
+/// Whether the sections that are there make a host.
+pub(crate) fn sections(root: &Table<'_>) {
+    let has = |key| root.get(key).is_some();
+    if !ROLES.iter().any(|role| has(role)) {
+        root.refuse("this host plays no role", "add [edge], [dns], [health] or [master]");
+    }
+    if (has("edge") || has("dns")) && !has("follow") {
+        // An edge and a DNS server know projects and nodes from the node map alone.
+        root.need("follow", "{ node_map = [\"http://health1.example:8053/node-map\"] }");
+    }
+}
+
+/// Two listeners on one address: the second would fail to start. Port 0 is a new one each time.
+pub(crate) fn listeners(document: &Document<'_>, all: &[(KeyPath, SocketAddr)]) {
+    let mut owners: BTreeMap<SocketAddr, &KeyPath> = BTreeMap::new();
+    for (path, address) in all.iter().filter(|(_, address)| address.port() != 0) {
+        if let Some(owner) = owners.insert(*address, path) {
+            let problem = format!("{address} is already an address of {owner}");
+            refuse(document, path, problem, "give every listener an address or port of its own");
+        }
+    }
+}
+
+/// Two stores in one folder would take each other's files for damage.
+pub(crate) fn stores(document: &Document<'_>, all: &[(KeyPath, &Path)]) {
+    for (at, (path, folder)) in all.iter().enumerate() {
+        let earlier = all
+            .iter()
+            .take(at)
+            .any(|(_, other)| other.starts_with(folder) || folder.starts_with(other));
+        if earlier {
+            let problem = format!("{} overlaps with another store", folder.display());
+            refuse(document, path, problem, "give every store a folder of its own");
+        }
+    }
+}
+
+fn refuse(document: &Document<'_>, path: &KeyPath, problem: String, remedy: &str) {
+    let line = document.line_of(path, 1).unwrap_or_default();
+    document.report(line, path.to_string(), problem, remedy);
+}

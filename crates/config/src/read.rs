@@ -1,0 +1,281 @@
+//! One function a section: table -> parameters, or findings.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use model::ByteCount;
+use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
+use rt::admin::AdminListen;
+use rt::follow::{FollowParams, Source};
+
+use crate::schema::{self, limits};
+use crate::{Host, HostConfig, check};
+
+/// The whole file; `None` when what would be missing is more than a default can stand for.
+pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
+    let root = document.root(&schema::ROOT);
+    check::sections(&root);
+    let section = |key: &'static str, section: &'static Section| {
+        root.get(key).and_then(|value| value.table(section))
+    };
+    let host = root.need("host", "{ name = \"edge1\", state_dir = \"/var/lib/cacheboy\" }");
+    let host = host.and_then(|value| value.table(&schema::HOST)).and_then(|t| read_host(&t));
+    let follow = section("follow", &schema::FOLLOW).map(|t| read_follow(&t));
+    let location = section("location", &schema::LOCATION).map(|t| read_location(&t));
+    let admin = section("admin", &schema::ADMIN).and_then(|t| read_admin(&t));
+    let edge = section("edge", &schema::EDGE).map(|t| read_edge(&t));
+    let dns = section("dns", &schema::DNS).map(|t| read_dns(&t));
+    let health = section("health", &schema::HEALTH).and_then(|t| read_health(&t));
+    let master = section("master", &schema::MASTER).and_then(|t| read_master(&t));
+    let roles = Roles { edge, dns, health, master };
+    check::listeners(document, &roles.listeners(admin.as_ref()));
+    check::stores(document, &roles.stores());
+    Some(HostConfig {
+        host: host?,
+        follow,
+        location: location.unwrap_or_default(),
+        admin,
+        edge: roles.edge,
+        dns: roles.dns,
+        health: roles.health,
+        master: roles.master,
+    })
+}
+
+struct Roles {
+    edge: Option<edge::Params>,
+    dns: Option<dns::Params>,
+    health: Option<health::Params>,
+    master: Option<master::Params>,
+}
+
+impl Roles {
+    /// Every TCP address with its key.
+    fn listeners(&self, admin: Option<&AdminListen>) -> Vec<(KeyPath, SocketAddr)> {
+        let of_roles = [
+            ("edge", self.edge.as_ref().map(|p| p.listen.as_slice())),
+            ("dns", self.dns.as_ref().map(|p| p.listen.as_slice())),
+            ("health", self.health.as_ref().map(|p| p.listen.as_slice())),
+            ("master", self.master.as_ref().map(|p| p.listen.as_slice())),
+        ];
+        let mut all = Vec::new();
+        for (role, addresses) in of_roles {
+            let path = KeyPath::of(&[role, "listen"]);
+            let addresses = addresses.unwrap_or_default().iter().enumerate();
+            all.extend(addresses.map(|(at, address)| (path.clone().index(at), *address)));
+        }
+        if let Some(AdminListen::Tcp(address)) = admin {
+            all.push((KeyPath::of(&["admin", "listen"]), *address));
+        }
+        all
+    }
+
+    /// The folder of every store with its key.
+    fn stores(&self) -> Vec<(KeyPath, &Path)> {
+        let stores = self.edge.iter().flat_map(|edge| &edge.stores).enumerate();
+        let path = |at| KeyPath::of(&["edge", "store"]).index(at).key("path");
+        stores.map(|(at, store)| (path(at), store.path.as_path())).collect()
+    }
+}
+
+fn read_host(table: &Table<'_>) -> Option<Host> {
+    let name = table.need("name", "\"edge1\"").and_then(|v| v.name());
+    let state_dir = table.need("state_dir", "\"/var/lib/cacheboy\"").and_then(|v| v.path());
+    Some(Host { name: name?, state_dir: state_dir? })
+}
+
+fn read_follow(table: &Table<'_>) -> FollowParams {
+    let sources = table.need("node_map", "[\"http://health1.example:8053/node-map\"]");
+    let read = |v: Value<'_>| v.list_of(limits::SOURCES, "sources", read_source);
+    FollowParams { node_map: sources.map(read).unwrap_or_default() }
+}
+
+fn read_source(value: &Value<'_>) -> Option<Source> {
+    let text = value.text()?;
+    if let Some(path) = text.strip_prefix("file:") {
+        return value.path_of(path).map(Source::File);
+    }
+    let remedy = if text.starts_with("https://") {
+        "write http://HOST[:PORT]/node-map; https:// comes with a later version"
+    } else {
+        "write http://HOST[:PORT]/node-map, or file:PATH"
+    };
+    let uri = text.parse::<http::Uri>().ok().filter(|uri| {
+        let user = uri.authority().is_some_and(|a| a.as_str().contains('@'));
+        uri.scheme_str() == Some("http") && !user
+    });
+    if uri.is_none() {
+        // It may carry a password, so it is not repeated.
+        value.refuse("is no source of a node map", remedy);
+    }
+    uri.map(Source::Http)
+}
+
+fn read_location(table: &Table<'_>) -> dns::LocationParams {
+    let file = |key| table.get(key).and_then(|value| value.path());
+    dns::LocationParams { country: file("country"), asn: file("asn") }
+}
+
+fn read_admin(table: &Table<'_>) -> Option<AdminListen> {
+    let value = table.need("listen", "\"unix:/run/cacheboy/admin.sock\"")?;
+    if let Some(path) = value.text()?.strip_prefix("unix:") {
+        return value.path_of(path).map(AdminListen::Unix);
+    }
+    let address = value.socket_addr()?;
+    if !address.ip().is_loopback() {
+        value.refuse(
+            format!("{address} can be reached from outside, and there is no password yet"),
+            "write unix:PATH, or an address of loopback such as 127.0.0.1:9090",
+        );
+        return None;
+    }
+    Some(AdminListen::Tcp(address))
+}
+
+fn read_listen(table: &Table<'_>, example: &str) -> Vec<SocketAddr> {
+    let value = table.need("listen", example);
+    value.map(|v| v.list_of(limits::LISTEN, "addresses", |v| v.socket_addr())).unwrap_or_default()
+}
+
+fn read_edge(table: &Table<'_>) -> edge::Params {
+    let listen = read_listen(table, "[\"0.0.0.0:80\", \"[::]:80\"]");
+    let stores = table.need("store", "[{ path = \"/srv/cacheboy\", size = \"900 GiB\" }]");
+    let stores = stores.map(|v| v.list_of(limits::STORES, "stores", |v| read_store(v)));
+    let mut params = edge::Params::new(listen, stores.unwrap_or_default());
+    let timeout = |key: &'static str, default: Duration| {
+        let given = table.get(key).and_then(|v| v.u32_in(limits::TIMEOUT_MS));
+        given.map_or(default, |ms| Duration::from_millis(ms.into()))
+    };
+    params.timeouts = edge::Timeouts {
+        connect: timeout("connect_timeout_ms", params.timeouts.connect),
+        first_byte: timeout("first_byte_timeout_ms", params.timeouts.first_byte),
+        between_bytes: timeout("between_bytes_timeout_ms", params.timeouts.between_bytes),
+    };
+    if let Some((value, size)) =
+        table.get("fill_memory").and_then(|v| Some((v.clone(), v.bytes()?)))
+    {
+        let blocks = params.stores.iter().map(|store| store.block_bytes).max();
+        at_least(
+            &value,
+            size,
+            limits::FILL_BLOCKS_MIN,
+            blocks.unwrap_or(edge::params::BLOCK_BYTES_DEFAULT),
+        );
+        params.fill_memory = size;
+    }
+    params
+}
+
+fn read_store(value: &Value<'_>) -> Option<edge::StoreParams> {
+    let table = value.table(&schema::EDGE_STORE)?;
+    let path = table.need("path", "\"/srv/cacheboy\"").and_then(|v| v.path());
+    let size = table.need("size", "\"900 GiB\"").and_then(|v| Some((v.clone(), v.bytes()?)));
+    let block_bytes = match table.get("block") {
+        Some(value) => read_block(&value),
+        None => Some(edge::params::BLOCK_BYTES_DEFAULT),
+    };
+    let (size_value, size) = size?;
+    at_least(&size_value, size, limits::STORE_BLOCKS_MIN, block_bytes?);
+    Some(edge::StoreParams { path: path?, size, block_bytes: block_bytes? })
+}
+
+fn read_block(value: &Value<'_>) -> Option<u32> {
+    let given = value.bytes()?;
+    let step = *limits::BLOCK_BYTES.start();
+    let bytes = u32::try_from(given.0).ok();
+    let bytes = bytes.filter(|b| limits::BLOCK_BYTES.contains(b) && b.is_multiple_of(step));
+    if bytes.is_none() {
+        value.refuse(
+            format!("{given} is no size of a block"),
+            "write 4 KiB to 64 MiB in steps of 4 KiB; \"1 MiB\" suits most",
+        );
+    }
+    bytes
+}
+
+fn at_least(value: &Value<'_>, given: ByteCount, blocks: u64, block_bytes: u32) {
+    let least = ByteCount(u64::from(block_bytes).saturating_mul(blocks));
+    if given < least {
+        value.refuse(
+            format!("{given} is less than {blocks} blocks"),
+            format!("write at least \"{least}\", or make the blocks smaller"),
+        );
+    }
+}
+
+fn read_dns(table: &Table<'_>) -> dns::Params {
+    let listen = read_listen(table, "[\"192.0.2.53:53\"]");
+    let udp_threads = table.get("udp_threads").and_then(|v| v.u32_in(limits::UDP_THREADS));
+    dns::Params { listen, udp_threads }
+}
+
+fn read_health(table: &Table<'_>) -> Option<health::Params> {
+    let listen = read_listen(table, "[\"192.0.2.60:8053\"]");
+    let maps = table.need("maps", "\"/etc/cacheboy/maps\"").and_then(|v| v.path());
+    let probe = table.get("probe").and_then(|v| v.table(&schema::HEALTH_PROBE));
+    let probe = probe.map(|t| read_probe(&t)).unwrap_or_default();
+    Some(health::Params { listen, maps: maps?, probe })
+}
+
+fn read_probe(table: &Table<'_>) -> health::ProbeParams {
+    let mut probe = health::ProbeParams::default();
+    let number = |key: &'static str, range, default: u32| {
+        table.get(key).and_then(|v| v.u32_in(range)).unwrap_or(default)
+    };
+    let millis = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
+    let interval = number("interval_ms", 100..=3_600_000, millis(probe.timing.interval_ms));
+    probe.timing.interval_ms = interval.into();
+    let timeout = number("timeout_ms", 10..=interval, millis(probe.timing.timeout_ms));
+    probe.timing.timeout_ms = timeout.into();
+    probe.timing.rise = number("rise", 1..=100, probe.timing.rise);
+    probe.timing.fall = number("fall", 1..=100, probe.timing.fall);
+    let port = number("port", 1..=u16::MAX.into(), probe.port.into());
+    probe.port = u16::try_from(port).unwrap_or(probe.port);
+    // The default timeout is longer than a short interval may bear.
+    if probe.timing.check().is_err() && table.get("timeout_ms").is_none() {
+        table.refuse(
+            format!("timeout_ms is {timeout} when it is not given, more than interval_ms"),
+            format!("add timeout_ms = {} or less", interval / 2),
+        );
+    }
+    if let Some(path) = table.get("path").and_then(|v| read_url_path(&v)) {
+        probe.path = path;
+    }
+    if let Some(table) = table.get("connect_to").and_then(|v| v.table(&schema::HEALTH_CONNECT_TO)) {
+        probe.connect_to = read_connect_to(&table);
+    }
+    probe
+}
+
+fn read_url_path(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    if !text.starts_with('/') || text.parse::<http::uri::PathAndQuery>().is_err() {
+        value.refuse("is no URL path", "write it from its / on: \"/.well-known/cacheboy/health\"");
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_connect_to(table: &Table<'_>) -> BTreeMap<IpAddr, SocketAddr> {
+    let mut read = BTreeMap::new();
+    for (word, value) in table.entries() {
+        let address = word.text().parse::<IpAddr>();
+        if address.is_err() {
+            word.refuse("is no IP address", "write a node's address as the maps have it");
+        }
+        if let (Ok(address), Some(to)) = (address, value.socket_addr())
+            && read.insert(address, to).is_some()
+        {
+            word.refuse("is there already, written differently", "keep one of the two");
+        }
+    }
+    read
+}
+
+fn read_master(table: &Table<'_>) -> Option<master::Params> {
+    let listen = read_listen(table, "[\"0.0.0.0:8080\"]");
+    let tree: Option<PathBuf> = table.need("tree", "\"/srv/mirror\"").and_then(|v| v.path());
+    Some(master::Params { listen, tree: tree? })
+}

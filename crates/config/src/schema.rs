@@ -1,0 +1,284 @@
+//! Every key of a host's config file: what the reader accepts and `docs/config.md` shows.
+
+use nodemap::toml_read::{Key, Section};
+
+/// How much of each there may be.
+pub(crate) mod limits {
+    use std::ops::RangeInclusive;
+
+    /// Addresses that one role listens on.
+    pub(crate) const LISTEN: usize = 16;
+    /// Sources of the node map.
+    pub(crate) const SOURCES: usize = 8;
+    /// Disks of an edge.
+    pub(crate) const STORES: usize = 64;
+    /// Patience with masters, milliseconds.
+    pub(crate) const TIMEOUT_MS: RangeInclusive<u32> = 10..=600_000;
+    /// A store's blocks, bytes: a multiple of the smallest.
+    pub(crate) const BLOCK_BYTES: RangeInclusive<u32> = 4096..=64 << 20;
+    /// Blocks that a store, and the memory for fills, must have room for.
+    pub(crate) const STORE_BLOCKS_MIN: u64 = 8;
+    /// See [`STORE_BLOCKS_MIN`]; an edge fills at least two at a time.
+    pub(crate) const FILL_BLOCKS_MIN: u64 = 2;
+    /// Threads for UDP.
+    pub(crate) const UDP_THREADS: RangeInclusive<u32> = 1..=256;
+}
+
+const fn key(
+    name: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { name, kind, default, meaning }
+}
+
+/// All sections, in the order of the reference page.
+pub const SECTIONS: [&Section; 12] = [
+    &ROOT,
+    &HOST,
+    &FOLLOW,
+    &LOCATION,
+    &ADMIN,
+    &EDGE,
+    &EDGE_STORE,
+    &DNS,
+    &HEALTH,
+    &HEALTH_PROBE,
+    &HEALTH_CONNECT_TO,
+    &MASTER,
+];
+
+pub(crate) const ROOT: Section = Section {
+    header: "the whole file",
+    keys: &[
+        key("host", "table", "required", "which host this is"),
+        key("follow", "table", "required with `edge` or `dns`", "where the node map comes from"),
+        key("location", "table", "none", "databases that say where a client address is"),
+        key("admin", "table", "no admin listener", "metrics and status of this host"),
+        key("edge", "table", "not played", "serves content to clients"),
+        key("dns", "table", "not played", "answers DNS queries with the right nodes"),
+        key("health", "table", "not played", "probes nodes and publishes the node map"),
+        key("master", "table", "not played", "holds the full tree that edges fill from"),
+    ],
+};
+
+pub(crate) const HOST: Section = Section {
+    header: "[host]",
+    keys: &[
+        key(
+            "name",
+            "name: `a-z`, `0-9` and `-`",
+            "required",
+            "this host; an edge is called as its node in the maps",
+        ),
+        key(
+            "state_dir",
+            "folder",
+            "required",
+            "where the host keeps what it must know after a restart; made when it is not there",
+        ),
+    ],
+};
+
+pub(crate) const FOLLOW: Section = Section {
+    header: "[follow]",
+    keys: &[key(
+        "node_map",
+        "list of 1 to 8 `\"http://HOST[:PORT]/node-map\"` or files",
+        "required",
+        "where the node map comes from, tried in order; a file must be replaced whole (renamed into place)",
+    )],
+};
+
+pub(crate) const LOCATION: Section = Section {
+    header: "[location]",
+    keys: &[
+        key(
+            "country",
+            "file in MaxMind format",
+            "none: no client has a country",
+            "country and continent of addresses",
+        ),
+        key(
+            "asn",
+            "file in MaxMind format",
+            "none: no client has an AS number",
+            "AS numbers of addresses; may be the same file",
+        ),
+    ],
+};
+
+pub(crate) const ADMIN: Section = Section {
+    header: "[admin]",
+    keys: &[key(
+        "listen",
+        "`\"unix:PATH\"` or `\"127.0.0.1:PORT\"`",
+        "required",
+        "where `/metrics` and `/status` are served; only a unix socket or a loopback address",
+    )],
+};
+
+pub(crate) const EDGE: Section = Section {
+    header: "[edge]",
+    keys: &[
+        key(
+            "listen",
+            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "required",
+            "where clients are served over HTTP",
+        ),
+        key(
+            "store",
+            "list of tables, 1 to 64",
+            "required",
+            "the disks of the cache; an object lies on one of them",
+        ),
+        key(
+            "connect_timeout_ms",
+            "milliseconds, 10 to 600000",
+            "3000",
+            "how long a connection to a master may take",
+        ),
+        key(
+            "first_byte_timeout_ms",
+            "milliseconds, 10 to 600000",
+            "15000",
+            "how long a master may take to begin its answer",
+        ),
+        key(
+            "between_bytes_timeout_ms",
+            "milliseconds, 10 to 600000",
+            "15000",
+            "how long a master may pause inside an answer",
+        ),
+        key(
+            "fill_memory",
+            "size, at least 2 blocks",
+            "`\"256 MiB\"`",
+            "memory for blocks on their way from masters",
+        ),
+    ],
+};
+
+pub(crate) const EDGE_STORE: Section = Section {
+    header: "[[edge.store]]",
+    keys: &[
+        key(
+            "path",
+            "folder",
+            "required",
+            "where this store lies; made when it is not there, used by nothing else",
+        ),
+        key(
+            "size",
+            "size, such as `\"900 GiB\"`, at least 8 blocks",
+            "required",
+            "what the store may occupy on its disk: a hard ceiling",
+        ),
+        key(
+            "block",
+            "size, 4 KiB to 64 MiB in steps of 4 KiB",
+            "`\"1 MiB\"`",
+            "unit in which new objects are stored and filled",
+        ),
+    ],
+};
+
+pub(crate) const DNS: Section = Section {
+    header: "[dns]",
+    keys: &[
+        key(
+            "listen",
+            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "required",
+            "where queries are answered, over UDP and TCP",
+        ),
+        key(
+            "udp_threads",
+            "1 to 256",
+            "one for each processor, at most 8",
+            "threads that answer over UDP, for each address",
+        ),
+    ],
+};
+
+pub(crate) const HEALTH: Section = Section {
+    header: "[health]",
+    keys: &[
+        key(
+            "listen",
+            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "required",
+            "where `/node-map` and `/status` are served",
+        ),
+        key(
+            "maps",
+            "folder",
+            "required",
+            "the admin maps (see maps.md); edits are taken over as they are made",
+        ),
+        key("probe", "table, see below", "as its keys say", "how nodes are probed"),
+    ],
+};
+
+pub(crate) const HEALTH_PROBE: Section = Section {
+    header: "[health.probe]",
+    keys: &[
+        key(
+            "interval_ms",
+            "milliseconds, 100 to 3600000",
+            "10000",
+            "longest time between two probes of an address",
+        ),
+        key(
+            "timeout_ms",
+            "milliseconds, 10 to `interval_ms`",
+            "2000",
+            "longest time a whole probe may take",
+        ),
+        key("rise", "1 to 100", "2", "passed probes in a row that make a down address up"),
+        key("fall", "1 to 100", "3", "failed probes in a row that make an address down"),
+        key("port", "1 to 65535", "80", "port of the nodes' HTTP service"),
+        key(
+            "path",
+            "URL path",
+            "`\"/.well-known/cacheboy/health\"`",
+            "what is asked for; it must answer with status 200",
+        ),
+        key(
+            "connect_to",
+            "table, see below",
+            "none",
+            "where to connect in place of a node's address",
+        ),
+    ],
+};
+
+pub(crate) const HEALTH_CONNECT_TO: Section = Section {
+    header: "[health.probe.connect_to]",
+    keys: &[key(
+        "ADDRESS",
+        "`\"ADDRESS:PORT\"`",
+        "none",
+        "for tests and demonstrations: a node's address in the maps, and where its probes really go",
+    )],
+};
+
+pub(crate) const MASTER: Section = Section {
+    header: "[master]",
+    keys: &[
+        key(
+            "listen",
+            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "required",
+            "where edges are served over HTTP",
+        ),
+        key(
+            "tree",
+            "folder",
+            "required",
+            "root of the files; it must hold the marker file `.cacheboy-tree`",
+        ),
+    ],
+};
