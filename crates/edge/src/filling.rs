@@ -7,14 +7,14 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use bytes::Bytes;
 use fill::{ClientId, Failure, Fill, Geometry, Limits, MasterId, Next, Output, Reach, RunId};
 use http::HeaderMap;
-use http_cache::{NoCache, Validator, range_headers, validator};
+use http_cache::{NoCache, Validator, validator};
 use rt::clock;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::pour;
 use crate::state::{Edge, Object};
@@ -25,17 +25,54 @@ const DISK_TROUBLE_MS: u64 = 10_000;
 /// The bytes of one block as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Slot {
-    pub(crate) bytes: RwLock<Vec<u8>>,
+    buffer: RwLock<Buffer>,
     /// More bytes, or the block is stored, or its fill has changed course.
     pub(crate) changed: Notify,
 }
 
+/// Memory for a block, with the permit to use it.
+#[derive(Debug, Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
 impl Slot {
+    fn read(&self) -> RwLockReadGuard<'_, Buffer> {
+        self.buffer.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether there is memory for the block.
+    pub(crate) fn has_buffer(&self) -> bool {
+        self.read().permit.is_some()
+    }
+
+    /// Appends bytes; the first time `permit` is spent on memory for `block_bytes`.
+    pub(crate) fn append(
+        &self,
+        part: &[u8],
+        permit: Option<OwnedSemaphorePermit>,
+        block_bytes: usize,
+    ) {
+        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
+        if permit.is_some() {
+            buffer.permit = permit;
+            buffer.bytes.reserve_exact(block_bytes);
+        }
+        buffer.bytes.extend_from_slice(part);
+    }
+
+    /// Does something with all bytes that are there.
+    pub(crate) fn with_bytes<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        with(&self.read().bytes)
+    }
+
     /// A copy of at most `max` bytes from `from` on; `None` when they are not there yet. A copy, so
     /// that a slow client never keeps a whole buffer alive.
     fn copy(&self, from: u64, max: usize) -> Option<Bytes> {
-        let bytes = self.bytes.read().unwrap_or_else(PoisonError::into_inner);
-        let rest = bytes.get(usize::try_from(from).ok()?..).filter(|rest| !rest.is_empty())?;
+        let buffer = self.read();
+        let from = usize::try_from(from).ok()?;
+        let rest = buffer.bytes.get(from..).filter(|rest| !rest.is_empty())?;
         Some(Bytes::copy_from_slice(rest.get(..max).unwrap_or(rest)))
     }
 }
@@ -75,6 +112,12 @@ impl Fillings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether bytes of the object are coming in.
+    pub(crate) fn is_filling(&self, object: &Object) -> bool {
+        let filling = self.lock().get(&identity(object)).and_then(Weak::upgrade);
+        filling.is_some_and(|filling| filling.lock().fill.runs() > 0)
+    }
+
     /// Representations being filled.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
@@ -93,7 +136,7 @@ impl Filling {
         if let Some(filling) = fillings.get(&identity(object)).and_then(Weak::upgrade) {
             return filling;
         }
-        let conditions = range_headers(&object.head).filter(|_| object.head.has_ranges());
+        let conditions = object.conditions();
         let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
         let portable = matches!(validator(&object.head), Some(Validator::Strong(_)));
         let bound = || first.or_else(|| object.project.choose(clock::now(), &[]));

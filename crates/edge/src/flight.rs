@@ -100,43 +100,34 @@ impl Flights {
 }
 
 /// Joins the question about a key, or begins it.
-pub(crate) fn join(
-    edge: &Arc<Edge>,
-    ask: impl FnOnce() -> Ask,
-    key: Key,
-    seen: Option<&Object>,
-) -> Seat {
+pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
+    let key = ask.key;
     let mut flights = edge.flights.lock();
     if let Some(flight) = flights.get(&key) {
         return Seat::Joined(Arc::clone(flight));
     }
     // An answer may have come between the look and now: asking again would fetch it twice.
-    let current = edge.store(&key).get(&key);
-    let same = match (&current, seen) {
+    let current = edge.lookup(&ask.project, &ask.target, ask.key);
+    let same = match (&current, &ask.held) {
         (None, None) => true,
-        (Some(rep), Some(seen)) => Arc::ptr_eq(rep, &seen.rep) && rep.head() == seen.head_bytes,
+        (Some(now), Some(then)) => {
+            Arc::ptr_eq(&now.rep, &then.rep) && now.head_bytes == then.head_bytes
+        }
         _ => false,
     };
-    if !same && !is_unreadable(current.as_deref(), seen) {
+    if !same {
         return Seat::Stale;
     }
     let flight = Arc::new(Flight { outcome: watch::Sender::new(None), payload: Mutex::new(None) });
     flights.insert(key, Arc::clone(&flight));
     drop(flights);
     let landing = Landing { edge: Arc::clone(edge), key, flight: Arc::clone(&flight) };
-    let ask = ask();
     tokio::spawn(async move {
         let (outcome, payload) = fetch::fetch(&landing.edge, ask).await;
         *landing.flight.payload.lock().unwrap_or_else(PoisonError::into_inner) = payload;
         landing.land(outcome);
     });
     Seat::First(flight)
-}
-
-/// Whether something is held whose head nobody can read: a miss that a fetch replaces.
-fn is_unreadable(current: Option<&store::Representation>, seen: Option<&Object>) -> bool {
-    let head = current.map(store::Representation::head);
-    seen.is_none() && head.is_some_and(|h| http_cache::StoredHead::from_bytes(&h).is_err())
 }
 
 /// Ends a flight whatever happens to its task, so that nobody waits for ever.

@@ -228,8 +228,7 @@ fn ask(asked: &Asked<'_>, held: Option<Arc<Object>>, stale_on_error: bool) -> As
 /// Revalidates behind, if nobody does and it may be tried.
 fn behind(asked: &Asked<'_>, memo: &Memo, held: &Arc<Object>, stale_on_error: bool) {
     if memo.may_ask(clock::now()) {
-        let ask = || ask(asked, Some(Arc::clone(held)), stale_on_error);
-        flight::join(asked.edge, ask, asked.key, Some(held));
+        flight::join(asked.edge, ask(asked, Some(Arc::clone(held)), stale_on_error));
     }
 }
 
@@ -242,8 +241,7 @@ async fn fly(
 ) -> Round {
     let edge = asked.edge;
     let is_held = held.is_some();
-    let make = || ask(asked, held.clone(), stale_on_error);
-    let (flight, first) = match flight::join(edge, make, asked.key, held.as_deref()) {
+    let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
         Seat::First(flight) => (flight, true),
         Seat::Joined(flight) => (flight, false),
         Seat::Stale => return Round::Again,

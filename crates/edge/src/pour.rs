@@ -1,7 +1,7 @@
 //! Pouring an upstream answer into the store, block by block, at the network's pace.
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use fill::{Failure, MasterId, Next, RunId};
@@ -19,7 +19,6 @@ pub(crate) async fn request(
     master: MasterId,
     bytes: Range<u64>,
 ) {
-    let Ok(_buffer) = filling.edge.buffers.acquire().await else { return };
     let result = match ask(&filling, master, &bytes).await {
         Ok((body, skip)) => {
             filling.handle_head(run);
@@ -35,7 +34,6 @@ pub(crate) async fn request(
 /// An answer that came before its filling: the one that began the representation. `skip` bytes of
 /// it come before the run's first block.
 pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
-    let Ok(_buffer) = filling.edge.buffers.acquire().await else { return };
     let master = answer.master;
     if let Err(why) = pour(&filling, run, master, answer.body, skip).await {
         filling.handle_failed(run, master, why);
@@ -99,7 +97,7 @@ async fn pour(
         data.advance(usize::try_from(skipped).unwrap_or(data.len()));
         skip = skip.saturating_sub(skipped);
         while !data.is_empty() {
-            let Some(block) = put(filling, run, &mut data)? else { continue };
+            let Some(block) = put(filling, run, &mut data).await? else { continue };
             if store(filling, run, block).await? != Next::Read {
                 return Ok(());
             }
@@ -108,17 +106,17 @@ async fn pour(
     Err(Failure::Truncated)
 }
 
-/// Moves bytes of `data` into the block being filled; gives it when it is full.
-fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u32>, Failure> {
+/// Moves bytes of `data` into the block being filled; gives it when it is full. Waits for memory
+/// at the start of a block: upstream is then held back by TCP.
+async fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u32>, Failure> {
     let place = filling.place(run).ok_or(Failure::Protocol)?;
+    let permit = if place.slot.has_buffer() {
+        None
+    } else {
+        Arc::clone(&filling.edge.buffers).acquire_owned().await.ok()
+    };
     let part = data.split_to(place.missing.min(data.len()));
-    {
-        let mut bytes = place.slot.bytes.write().unwrap_or_else(PoisonError::into_inner);
-        if bytes.capacity() == 0 {
-            bytes.reserve_exact(place.block_bytes);
-        }
-        bytes.extend_from_slice(&part);
-    }
+    place.slot.append(&part, permit, place.block_bytes);
     let full = filling.handle_bytes(run, part.len());
     place.slot.changed.notify_waiters();
     Ok(full)
@@ -128,8 +126,7 @@ fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u32>, F
 async fn store(filling: &Arc<Filling>, run: RunId, block: u32) -> Result<Next, Failure> {
     let (rep, slot) = (Arc::clone(&filling.object.rep), filling.slot(block));
     let written = tokio::task::spawn_blocking(move || {
-        let bytes = slot.bytes.read().unwrap_or_else(PoisonError::into_inner);
-        rep.write_block(block, &bytes).map(|()| bytes.len())
+        slot.with_bytes(|bytes| rep.write_block(block, bytes).map(|()| bytes.len()))
     });
     match written.await {
         Ok(Ok(bytes)) => {

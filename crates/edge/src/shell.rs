@@ -86,7 +86,7 @@ pub async fn bind(params: Params, node_map: Following, context: Context) -> Resu
         memos: Memos::default(),
         flights: Flights::default(),
         fillings: Fillings::default(),
-        buffers: Semaphore::new(buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS)),
+        buffers: Arc::new(Semaphore::new(buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS))),
         block_bytes,
         counters: Counters::new(&context.metrics),
         shutdown: context.shutdown.clone(),

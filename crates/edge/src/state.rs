@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use http_cache::{Identity, Policy, StoredHead, Target};
+use http::HeaderMap;
+use http_cache::{Identity, Policy, StoredHead, Target, range_headers};
 use rt::Shutdown;
 use store::{Key, Representation, Store};
 use tokio::sync::Semaphore;
@@ -28,8 +29,8 @@ pub(crate) struct Edge {
     pub(crate) memos: Memos,
     pub(crate) flights: Flights,
     pub(crate) fillings: Fillings,
-    /// One permit for each block buffer of a fill: what bounds their memory.
-    pub(crate) buffers: Semaphore,
+    /// One permit for each block buffer: what bounds their memory.
+    pub(crate) buffers: Arc<Semaphore>,
     pub(crate) block_bytes: u32,
     pub(crate) counters: Counters,
     pub(crate) shutdown: Shutdown,
@@ -75,6 +76,12 @@ impl Edge {
 }
 
 impl Object {
+    /// Preconditions of requests for further parts; `None`: parts of two answers must not be
+    /// joined, so that only one answer can fill it.
+    pub(crate) fn conditions(&self) -> Option<HeaderMap> {
+        range_headers(&self.head).filter(|_| self.head.has_ranges())
+    }
+
     /// The same representation under a newer head.
     pub(crate) fn with_head(&self, head: StoredHead, head_bytes: Bytes) -> Self {
         Self {

@@ -33,11 +33,15 @@ pub struct Limits {
     /// A run reads on over so many unwanted blocks to the next wanted one, because a new request
     /// would cost more than their bytes.
     pub gap_blocks_max: u32,
+    /// A client that is blocked so many blocks ahead of the run that would bring its block gets a
+    /// request of its own, and that run ends where it begins: nobody waits for a whole object to
+    /// pass by.
+    pub split_blocks_min: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs_max: 8, ahead_max: 2, gap_blocks_max: 2 }
+        Self { runs_max: 8, ahead_max: 2, gap_blocks_max: 2, split_blocks_min: 8 }
     }
 }
 
@@ -196,6 +200,7 @@ impl Fill {
         let mut run = Run::new(blocks, self.geometry);
         run.phase = Phase::Streaming;
         run.master = Some(master);
+        run.asked_end = run.blocks.end;
         Some(self.insert(run))
     }
 
@@ -283,6 +288,7 @@ impl Fill {
             Some(master) => {
                 run.master = Some(master);
                 run.phase = Phase::Asked;
+                run.asked_end = run.blocks.end;
                 let bytes = run.pos..end;
                 self.outputs.push_back(Output::Request { run: id, master, bytes });
             }
@@ -306,6 +312,9 @@ impl Fill {
     /// Ends a run that no master can bring: fails those blocked on it, parks its blocks.
     fn give_up(&mut self, id: RunId, why: Failure) {
         let Some(run) = self.end(id) else { return };
+        if self.give_back(&run.blocks) {
+            return;
+        }
         let blocked = |w: &Want| run.blocks.contains(&w.at);
         let lost: Vec<_> =
             self.clients.iter().filter(|(_, w)| blocked(w)).map(|(id, _)| *id).collect();
@@ -314,6 +323,17 @@ impl Fill {
             self.outputs.push_back(Output::Fail { client, why });
         }
         self.parked.extend(run.blocks);
+    }
+
+    /// The run these blocks were split off takes them back, if its answer still brings them.
+    fn give_back(&mut self, blocks: &Range<u32>) -> bool {
+        let brings = |run: &&mut Run| {
+            run.phase != Phase::Unasked
+                && run.blocks.end == blocks.start
+                && run.asked_end >= blocks.end
+        };
+        let run = self.runs.values_mut().find(brings);
+        run.map(|run| run.blocks.end = blocks.end).is_some()
     }
 
     /// Starts runs: for blocks that clients are blocked on first, in order of place, then, while
@@ -327,8 +347,12 @@ impl Fill {
                 // The rest gets its turn when a run ends.
                 return;
             }
-            if !held(block) && !self.is_in_flight(block) {
-                self.start(block, &wanted, held, true);
+            if !held(block) {
+                if self.is_in_flight(block) {
+                    self.split(block);
+                } else {
+                    self.start(block, &wanted, held, true);
+                }
             }
         }
         for range in &wanted {
@@ -363,6 +387,19 @@ impl Fill {
         for block in block..end {
             self.parked.remove(&block);
         }
+        self.insert(Run::new(block..end, self.geometry));
+    }
+
+    /// Takes what those blocked at `block` want out of the run that would reach it late.
+    fn split(&mut self, block: u32) {
+        let min = self.limits.split_blocks_min;
+        let is_far =
+            |r: &&mut Run| r.blocks.contains(&block) && block.saturating_sub(r.blocks.start) >= min;
+        let blocked = self.clients.values().filter(|w| w.at == block);
+        let until = blocked.map(|w| w.until).max().unwrap_or(block);
+        let Some(run) = self.runs.values_mut().find(is_far) else { return };
+        let end = until.min(run.blocks.end);
+        run.blocks.end = block;
         self.insert(Run::new(block..end, self.geometry));
     }
 

@@ -37,6 +37,9 @@ pub(crate) struct Run {
     pub(crate) blocks: Range<u32>,
     /// The next byte wanted.
     pub(crate) pos: u64,
+    /// End of what the present answer brings; `blocks` may end before, where another run was split
+    /// off.
+    pub(crate) asked_end: u32,
     pub(crate) phase: Phase,
     pub(crate) master: Option<MasterId>,
     /// Masters that failed since the last block was stored.
@@ -53,6 +56,7 @@ impl Run {
         Self {
             blocks,
             pos,
+            asked_end: 0,
             phase: Phase::Unasked,
             master: None,
             tried: Vec::new(),

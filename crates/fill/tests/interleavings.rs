@@ -27,6 +27,8 @@ struct Request {
     bytes: Range<u64>,
     /// Next byte of the answer.
     at: u64,
+    /// Where what was split off it begins.
+    mine: u64,
 }
 
 struct World {
@@ -42,12 +44,19 @@ struct World {
     failed: usize,
     arrived: u64,
     asked: Vec<Range<u64>>,
+    /// How far ahead of a request another may be split off it.
+    split: u32,
 }
 
 impl World {
     fn new(length: u64, masters: usize, only: Option<usize>) -> Self {
+        Self::splitting(length, masters, only, u32::MAX)
+    }
+
+    fn splitting(length: u64, masters: usize, only: Option<usize>, split: u32) -> Self {
         let geometry = Geometry::new(length, BLOCK);
-        let limits = Limits { runs_max: 3, ahead_max: 1, gap_blocks_max: 1 };
+        let limits =
+            Limits { runs_max: 3, ahead_max: 1, gap_blocks_max: 1, split_blocks_min: split };
         Self {
             fill: Fill::new(geometry, masters, only, limits),
             masters: Masters::new(masters),
@@ -60,6 +69,7 @@ impl World {
             failed: 0,
             arrived: 0,
             asked: Vec::new(),
+            split,
         }
     }
 
@@ -111,15 +121,14 @@ impl World {
         assert_eq!(self.buffers.remove(&block), Some(expected), "exact bytes of {block}");
         assert!(self.held.insert(block), "{block} was fetched though held");
         let at_end = self.requests[&run].at == self.requests[&run].bytes.end;
-        match self.fill.handle_stored(run) {
-            Next::Read => assert!(!at_end),
-            Next::Done => {
-                assert!(at_end);
-                self.requests.remove(&run);
-            }
-            Next::Cut => {
-                self.requests.remove(&run);
-            }
+        let next = self.fill.handle_stored(run);
+        if self.split == u32::MAX {
+            assert_eq!(at_end, next == Next::Done);
+        }
+        if next == Next::Read {
+            assert!(!at_end, "more is expected than was asked for");
+        } else {
+            self.requests.remove(&run);
         }
     }
 
@@ -170,17 +179,21 @@ impl World {
     }
 
     fn request(&mut self, run: RunId, master: usize, bytes: Range<u64>) {
-        for block in self.geometry.touched_by(bytes.clone()) {
-            assert!(!self.held.contains(&block), "{block} asked though held");
-            let twice = self
-                .requests
-                .values()
-                .any(|r| self.geometry.touched_by(r.at..r.bytes.end).contains(&block));
-            assert!(!twice, "{block} asked though in flight");
+        let blocks = self.geometry.touched_by(bytes.clone());
+        assert!(blocks.clone().all(|b| !self.held.contains(&b)), "{blocks:?} asked though held");
+        for other in self.requests.values_mut() {
+            let coming = self.geometry.touched_by(other.at..other.mine);
+            if coming.start.max(blocks.start) < coming.end.min(blocks.end) {
+                let far = blocks.start.saturating_sub(coming.start) >= self.split;
+                assert!(far, "{blocks:?} asked though in flight");
+                other.mine = bytes.start;
+            }
         }
         self.asked.push(bytes.clone());
         let at = bytes.start;
-        assert!(self.requests.insert(run, Request { master, bytes, at }).is_none());
+        assert!(
+            self.requests.insert(run, Request { master, mine: bytes.end, bytes, at }).is_none()
+        );
         assert!(self.requests.len() <= 3, "more requests than allowed");
     }
 
@@ -262,9 +275,10 @@ proptest! {
         length in 1..96u64,
         masters in 1..4usize,
         weak in any::<bool>(),
+        split in prop::sample::select(vec![2, 4, u32::MAX]),
         ops in prop::collection::vec(ops(), 0..120),
     ) {
-        let mut world = World::new(length, masters, weak.then_some(0));
+        let mut world = World::splitting(length, masters, weak.then_some(0), split);
         for op in &ops {
             world.step(op);
         }
@@ -382,4 +396,32 @@ fn a_weak_validator_keeps_to_its_master_and_a_changed_one_ends_at_once() {
     assert_eq!(world.requests.values().map(|r| r.master).collect::<Vec<_>>(), [1]);
     world.finish();
     assert_eq!(world.served, 1, "the other master still had it");
+}
+
+#[test]
+fn a_client_far_ahead_gets_its_own_request_and_each_byte_comes_once() {
+    let mut world = World::splitting(160, 1, None, 8);
+    world.arrive(0..20);
+    world.head(0);
+    world.bytes(0, 8);
+    world.arrive(5..6);
+    assert_eq!(world.asked, [0..160], "near enough to wait for");
+    world.arrive(17..19);
+    assert_eq!(world.asked, [0..160, 136..152]);
+    world.finish();
+    assert_eq!(world.asked, [0..160, 136..152, 152..160], "the first one was cut at 136");
+    assert_eq!((world.served, world.failed), (3, 0));
+}
+
+#[test]
+fn what_was_split_off_and_cannot_be_had_comes_with_the_first_answer() {
+    let mut world = World::splitting(160, 1, None, 8);
+    world.arrive(0..20);
+    world.head(0);
+    world.arrive(17..19);
+    // The object has changed: new requests are refused, the running answer is still the old one.
+    world.fault(1, Failure::Changed, Now::default());
+    world.finish();
+    assert_eq!((world.served, world.failed), (2, 0));
+    assert_eq!(world.asked.last(), Some(&(152..160)));
 }
