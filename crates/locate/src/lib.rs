@@ -1,7 +1,7 @@
 //! Client address -> [`Location`](model::Location): AS number, country, continent, and the prefix
 //! that decided.
 //!
-//! Flow: a MaxMind-format file -> [`database`] (read whole, every record decoded by the rules of
+//! Flow: a MaxMind-format file -> `database` (read whole, every record decoded by the rules of
 //! `record`) -> [`Locator`] (country and ASN database joined into one list of [`runs`]).
 //!
 //! Invariants:
@@ -18,7 +18,7 @@
 //! Knows nothing of maps, pools or nodes. Reads files when told to, and no clock.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
-pub mod database;
+mod database;
 mod locator;
 #[cfg(any(test, feature = "testing"))]
 pub mod mmdb_write;
@@ -27,7 +27,7 @@ pub mod runs;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use database::{DatabaseInfo, OpenError};
+pub use database::{DatabaseInfo, OpenError, Provides};
 pub use locator::{Evidence, Locator};
 
 #[cfg(test)]

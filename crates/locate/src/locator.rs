@@ -52,12 +52,11 @@ impl Locator {
         Ok(Self::join(databases))
     }
 
-    /// Like [`Locator::open`], from the bytes of one combined database. `name` stands for the file
-    /// in messages.
+    /// Like [`Locator::open`], from the bytes of one database that is in memory. `name` stands for
+    /// the file in messages.
     ///
     /// # Errors
-    /// As for [`Locator::open`].
-    #[cfg(any(test, feature = "testing"))]
+    /// As for [`Locator::open`], but for reading.
     pub fn from_bytes(name: &Path, bytes: Vec<u8>, provides: Provides) -> Result<Self, OpenError> {
         Ok(Self::join(vec![Database::read(name, bytes, provides)?]))
     }

@@ -4,16 +4,14 @@ use std::path::Path;
 
 use ipnet::IpNet;
 
-use crate::database::Provides;
 use crate::mmdb_write::{Value, Writer};
-use crate::{Evidence, Locator, OpenError};
+use crate::{Evidence, Locator, OpenError, Provides};
 
 /// A locator that knows exactly `networks`; of nested ones the longest prefix counts. It goes
 /// through the bytes of a real database, so tests see what a file would give.
 ///
 /// # Errors
-/// When no network has a country or continent and an AS number each: the database would then be
-/// refused as one that lacks what it was opened for.
+/// As [`Locator::from_bytes`]; none is expected of what this writes.
 pub fn locator(networks: &[(IpNet, Evidence)]) -> Result<Locator, OpenError> {
     let mut writer = Writer::new("Test", "networks of a test", 0);
     let provides = Provides {

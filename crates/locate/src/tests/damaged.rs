@@ -62,7 +62,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = value;
         }
-        let provides = crate::database::Provides { country: true, asn: true };
+        let provides = crate::Provides { country: true, asn: true };
         // Damage that makes another valid database cannot be told from one: both ends are right,
         // as long as what opened also answers.
         if let Ok(locator) = Locator::from_bytes(Path::new("flipped"), bytes, provides) {
