@@ -49,11 +49,13 @@ pub fn merge_304(stored: &StoredHead, reply: &Reply<'_>) -> Option<StoredHead> {
     Some(merged)
 }
 
-/// Whether the validators of a 304, as far as it has any, are those of what is held.
+/// Whether the validators of a 304, as far as it has any, are those of what is held: a strong tag by
+/// strong comparison, a weak one by weak. A 304 with none answers the validator we sent.
 fn speaks_of(stored: &StoredHead, headers: &HeaderMap) -> bool {
     let held_date = last_modified_s(&stored.headers);
     match (EntityTag::of(headers), EntityTag::of(&stored.headers)) {
-        (Some(new), Some(held)) => new.is_weakly(&held),
+        (Some(new), Some(held)) if new.weak => new.is_weakly(&held),
+        (Some(new), Some(held)) => new.is_strongly(&held),
         // A tag where there was none: the date must vouch for it.
         (Some(_), None) => held_date.is_some() && last_modified_s(headers) == held_date,
         (None, _) => {
@@ -73,7 +75,9 @@ mod tests {
     const OLD: &str = "Thu, 31 Dec 2026 00:00:00 GMT";
     const NEW: &str = "Thu, 31 Dec 2026 12:00:00 GMT";
 
-    fn merge(stored: &StoredHead, list: &[(&str, &str)]) -> Option<StoredHead> {
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
+    fn merge(stored: &StoredHead, list: Fields<'_>) -> Option<StoredHead> {
         let headers = fields(list);
         let (asked, got) = (START.plus_ms(60_000), START.plus_ms(61_000));
         merge_304(
@@ -132,8 +136,9 @@ mod tests {
     fn a_304_of_another_representation_is_refused() {
         let by_tag = head(200, &[("etag", "\"a\""), ("last-modified", OLD)]);
         let by_date = head(200, &[("last-modified", OLD)]);
+        let by_weak = head(200, &[("etag", "W/\"a\"")]);
         let by_none = head(200, &[]);
-        let cases: &[(&StoredHead, &[(&str, &str)], bool)] = &[
+        let cases: &[(&StoredHead, Fields<'_>, bool)] = &[
             (&by_tag, &[("etag", "\"a\"")], true),
             (&by_tag, &[("etag", "\"b\"")], false),
             (&by_tag, &[("etag", "\"b\""), ("last-modified", OLD)], false),
@@ -141,6 +146,9 @@ mod tests {
             (&by_tag, &[("last-modified", OLD)], true),
             (&by_tag, &[("last-modified", NEW)], false),
             (&by_tag, &[], true),
+            (&by_tag, &[("etag", "W/\"a\"")], true),
+            (&by_weak, &[("etag", "W/\"a\"")], true),
+            (&by_weak, &[("etag", "\"a\"")], false),
             (&by_date, &[("last-modified", OLD)], true),
             (&by_date, &[("last-modified", NEW)], false),
             (&by_date, &[("last-modified", "soon")], false),

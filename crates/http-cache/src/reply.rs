@@ -116,6 +116,8 @@ mod tests {
     use super::*;
     use crate::testing::{fields, head, reply};
 
+    type Fields<'a> = &'a [(&'a str, &'a str)];
+
     #[test]
     fn content_ranges() {
         let of = |v: &str| ContentRange::of(&fields(&[("content-range", v)]));
@@ -147,7 +149,7 @@ mod tests {
 
     #[test]
     fn complete_lengths() {
-        let cases: &[(u16, &[(&str, &str)], Option<u64>)] = &[
+        let cases: &[(u16, Fields<'_>, Option<u64>)] = &[
             (200, &[("content-length", "5")], Some(5)),
             (200, &[("content-length", "5"), ("content-length", "5")], Some(5)),
             (200, &[("content-length", "5"), ("content-length", "6")], None),
@@ -174,7 +176,7 @@ mod tests {
         let by_weak = head(200, &[("etag", "W/\"a\"")]);
         let by_none = head(200, &[]);
         let range = ("content-range", "bytes 0-4/10");
-        let cases: &[(&StoredHead, u16, &[(&str, &str)], bool)] = &[
+        let cases: &[(&StoredHead, u16, Fields<'_>, bool)] = &[
             (&by_tag, 206, &[("etag", "\"a\""), range], true),
             (&by_tag, 200, &[("etag", "\"a\""), ("content-length", "10")], true),
             (&by_tag, 206, &[("etag", "\"b\""), range], false),

@@ -3,7 +3,7 @@
 //! Each is the life of one object at one edge: what a client asks, what the rules decide, what
 //! upstream is asked and says, what the client gets, and how time passes. The edge here is the
 //! smallest that obeys the rules; it holds whole objects, so how blocks are filled is not its
-//! matter. See `README` beside the scripts for the words.
+//! matter. See `README.md` beside the scripts for the words.
 
 mod script;
 
@@ -54,19 +54,19 @@ struct Answer {
 
 impl From<Plan> for Answer {
     fn from(plan: Plan) -> Self {
-        let parts: Vec<_> =
-            plan.content().map(|r| format!("{}-{}", r.start, r.end - 1)).collect();
+        let parts: Vec<_> = plan.content().map(|r| format!("{}-{}", r.start, r.end - 1)).collect();
         let content = if parts.is_empty() { "none".into() } else { parts.join(",") };
         Self { status: plan.status, headers: plan.headers, content: Some(content) }
     }
 }
 
 impl Edge {
-    fn new() -> Self {
-        Self {
+    fn new() -> Result<Self, String> {
+        let name = |n: &str| n.parse::<Name>().map_err(|e| e.to_string());
+        Ok(Self {
             now: script::START,
-            me: Identity::new(&"edge1".parse().unwrap()),
-            project: "project".parse().unwrap(),
+            me: Identity::new(&name("edge1")?),
+            project: name("project")?,
             policy: Policy::default(),
             held: BTreeMap::new(),
             errors: BTreeMap::new(),
@@ -74,11 +74,11 @@ impl Edge {
             decided: None,
             outcome: None,
             answer: None,
-        }
+        })
     }
 
     fn play(&mut self, line: &Line) -> Result<(), String> {
-        let fields = line.fields(self.now);
+        let fields = line.fields(self.now)?;
         match &line.verb {
             Verb::Policy(name, n) => self.set_policy(name, *n),
             Verb::TimePasses(seconds) => {
@@ -89,16 +89,16 @@ impl Edge {
                 self.now.wall_ms -= seconds * 1000;
                 Ok(())
             }
-            Verb::Client(method, target) => self.client(method, target, fields.headers()),
+            Verb::Client(method, target) => self.client(method, target, fields.headers()?),
             Verb::Upstream(status, length) => {
-                let mut headers = fields.headers();
+                let mut headers = fields.headers()?;
                 if let Some(length) = length {
                     headers.insert(CONTENT_LENGTH, (*length).into());
                 }
                 self.upstream(*status, &headers)
             }
             Verb::UpstreamFails(error) => self.upstream_fails(*error),
-            Verb::Part(status) => self.part(*status, &fields.headers()),
+            Verb::Part(status) => self.part(*status, &fields.headers()?),
             Verb::Decides(want) => expect("decided", self.decided.as_deref(), want),
             Verb::Then(want) => expect("then", self.outcome.as_deref(), want),
             Verb::Asks => fields.check(&self.upstream_head()?),
@@ -144,7 +144,7 @@ impl Edge {
         if held.is_none()
             && let Some(status) = run.negative(self.now)
         {
-            self.decided = Some(format!("negative {status}").replace(" Not Found", ""));
+            self.decided = Some(format!("negative {}", status.as_str()));
             self.answer = Some(own_answer(status));
             return Ok(());
         }
@@ -247,9 +247,9 @@ impl Edge {
     }
 
     fn good(&mut self, reply: &Reply<'_>) -> Result<(), String> {
-        let asking = self.asking()?;
-        let key = asking.key;
+        let key = self.asking()?.key;
         self.errors.remove(&key);
+        let asking = self.asking()?;
         let kept = match asking.step {
             Step::Pass(why) => Err(why),
             _ => storable(&asking.request, reply, &self.policy),
@@ -372,7 +372,7 @@ fn conversations() {
 }
 
 fn play(conversation: &script::Conversation) -> Result<(), String> {
-    let mut edge = Edge::new();
+    let mut edge = Edge::new()?;
     let mut expectations = 0;
     for line in &conversation.lines {
         expectations += usize::from(line.verb.expects());

@@ -1,4 +1,5 @@
 //! Properties of the rules, against slow references.
+#![allow(clippy::unwrap_used, reason = "generators make only what is right")]
 
 use std::ops::Range;
 

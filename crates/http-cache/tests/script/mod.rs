@@ -1,10 +1,10 @@
 //! The text of a conversation: lines of verbs, each with indented fields below it.
 
-use http::header::{HeaderName, HeaderValue};
-use http::{HeaderMap, HeaderValue as Value};
+use std::time::{Duration, SystemTime};
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_cache::ProxyError;
 use model::Now;
-use std::time::{Duration, SystemTime};
 
 /// Fri, 01 Jan 2027 00:00:00 GMT: every conversation begins here.
 pub(crate) const START: Now = Now { mono_ns: 1_000_000_000, wall_ms: 1_798_761_600_000 };
@@ -76,61 +76,79 @@ impl Verb {
 
 impl Line {
     /// The fields, with dates filled in.
-    pub(crate) fn fields(&self, now: Now) -> Fields {
-        Fields(self.fields.iter().map(|f| fill_in(f, now)).collect())
+    pub(crate) fn fields(&self, now: Now) -> Result<Fields, String> {
+        let read = |field: &String| Field::parse(&fill_in(field, now)?);
+        self.fields.iter().map(read).collect::<Result<_, _>>().map(Fields)
     }
 }
 
 /// Replaces `{now}`, `{now+N}` and `{now-N}` (seconds) by HTTP dates.
-fn fill_in(text: &str, now: Now) -> String {
-    let Some((before, rest)) = text.split_once("{now") else { return text.to_owned() };
-    let (shift, after) = rest.split_once('}').expect("an open {now");
-    let shift: i64 = if shift.is_empty() { 0 } else { shift.parse().expect("{now+N} or {now-N}") };
+fn fill_in(text: &str, now: Now) -> Result<String, String> {
+    let Some((before, rest)) = text.split_once("{now") else { return Ok(text.to_owned()) };
+    let wrong = || format!("`{text}`: write {{now}}, {{now+N}} or {{now-N}}");
+    let (shift, after) = rest.split_once('}').ok_or_else(wrong)?;
+    let shift = if shift.is_empty() { 0 } else { shift.parse().map_err(|_| wrong())? };
     let unix_s = now.wall_s().saturating_add_signed(shift);
     let date = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + Duration::from_secs(unix_s));
-    format!("{before}{date}{}", fill_in(after, now))
+    Ok(format!("{before}{date}{}", fill_in(after, now)?))
 }
 
-pub(crate) struct Fields(Vec<String>);
+enum Field {
+    Is(HeaderName, String),
+    IsNot(HeaderName),
+}
+
+impl Field {
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = |n: &str| HeaderName::from_bytes(n.as_bytes()).map_err(|e| format!("{n}: {e}"));
+        if let Some(absent) = text.strip_prefix("no ") {
+            return Ok(Self::IsNot(name(absent)?));
+        }
+        let (left, right) = text.split_once(':').ok_or_else(|| format!("`{text}` is no field"))?;
+        Ok(Self::Is(name(left)?, right.trim().to_owned()))
+    }
+}
+
+pub(crate) struct Fields(Vec<Field>);
 
 impl Fields {
     /// As a head to send.
-    pub(crate) fn headers(&self) -> HeaderMap {
+    pub(crate) fn headers(&self) -> Result<HeaderMap, String> {
         let mut headers = HeaderMap::new();
         for field in &self.0 {
-            let (name, value) = halves(field);
-            headers.append(name, HeaderValue::from_str(value).expect("a field value"));
+            let Field::Is(name, value) = field else {
+                return Err("only what is expected can be absent".into());
+            };
+            let value = HeaderValue::from_str(value).map_err(|e| format!("{name}: {e}"))?;
+            headers.append(name, value);
         }
-        headers
+        Ok(headers)
     }
 
     /// As expectations: `Name: value` is one of the lines of that field, `Name: ~text` is part of
     /// one, `no Name` is absent.
     pub(crate) fn check(&self, head: &HeaderMap) -> Result<(), String> {
         for field in &self.0 {
-            if let Some(name) = field.strip_prefix("no ") {
-                if let Some(value) = head.get(name) {
-                    return Err(format!("{name}: {value:?} should not be there"));
+            match field {
+                Field::IsNot(name) => {
+                    if let Some(value) = head.get(name) {
+                        return Err(format!("{name}: {value:?} should not be there"));
+                    }
                 }
-                continue;
-            }
-            let (name, want) = halves(field);
-            let lines: Vec<&Value> = head.get_all(&name).iter().collect();
-            let found = lines.iter().any(|line| {
-                let line = line.to_str().unwrap_or("");
-                want.strip_prefix('~').map_or(line == want, |part| line.contains(part))
-            });
-            if !found {
-                return Err(format!("{name}: got {lines:?}, want {want:?}"));
+                Field::Is(name, want) => {
+                    let lines: Vec<&HeaderValue> = head.get_all(name).iter().collect();
+                    let found = lines.iter().any(|line| {
+                        let line = line.to_str().unwrap_or("");
+                        want.strip_prefix('~').map_or(line == want, |part| line.contains(part))
+                    });
+                    if !found {
+                        return Err(format!("{name}: got {lines:?}, want {want:?}"));
+                    }
+                }
             }
         }
         Ok(())
     }
-}
-
-fn halves(field: &str) -> (HeaderName, &str) {
-    let (name, value) = field.split_once(':').unwrap_or_else(|| panic!("`{field}` is no field"));
-    (HeaderName::from_bytes(name.as_bytes()).expect("a field name"), value.trim())
 }
 
 /// Conversations begin with `== title`; `#` begins a comment.
@@ -146,9 +164,10 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Conversation>, String> {
             all.push(Conversation { title: title.to_owned(), lines: Vec::new() });
             continue;
         }
-        let lines = &mut all.last_mut().ok_or(format!("{number}: before the first =="))?.lines;
+        let here = all.last_mut().ok_or_else(|| format!("{number}: before the first =="))?;
+        let lines = &mut here.lines;
         if raw.starts_with(' ') {
-            let verb = lines.last_mut().ok_or(format!("{number}: a field of nothing"))?;
+            let verb = lines.last_mut().ok_or_else(|| format!("{number}: a field of nothing"))?;
             verb.fields.push(line.to_owned());
         } else {
             let verb = Verb::parse(line).map_err(|e| format!("{number}: {e}"))?;
