@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::{CountryCode, HostName, Name};
+use model::{Asn, Continent, CountryCode, HostName, Name};
 
 use super::load::entry;
 use super::{AdminMap, AllDown, HostPattern, Project, Zone};
@@ -49,22 +49,22 @@ pub(crate) fn references(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault
     let pools = Known::new("pool", map.pools.keys(), broken);
     let maps = Known::new("map", map.maps.keys(), broken);
     for (name, node) in &map.nodes {
-        sites.require(&node.site, entry("node", name).key("site"), &mut faults);
+        sites.require(&node.site, || entry("node", name).key("site"), &mut faults);
     }
     for (name, pool) in &map.pools {
         for node in pool.keys() {
-            nodes.require(node, entry("pool", name).key(node), &mut faults);
+            nodes.require(node, || entry("pool", name).key(node), &mut faults);
         }
     }
-    for (path, list) in pool_lists(map) {
+    for (name, evidence, list) in pool_lists(map) {
         for (at, pool) in list.iter().enumerate() {
-            pools.require(pool, path.clone().index(at), &mut faults);
+            pools.require(pool, || evidence.path(name).index(at), &mut faults);
         }
     }
     for (name, project) in &map.projects {
-        maps.require(&project.map, entry("project", name).key("map"), &mut faults);
+        maps.require(&project.map, || entry("project", name).key("map"), &mut faults);
         if let AllDown::Pool(pool) = &project.all_down {
-            pools.require(pool, entry("project", name).key("all_down"), &mut faults);
+            pools.require(pool, || entry("project", name).key("all_down"), &mut faults);
         }
     }
     faults
@@ -86,7 +86,7 @@ impl<'a> Known<'a> {
         Self { kind, names: names.map(Name::as_str).collect(), broken }
     }
 
-    fn require(&self, name: &Name, path: KeyPath, faults: &mut Vec<Fault>) {
+    fn require(&self, name: &Name, path: impl Fn() -> KeyPath, faults: &mut Vec<Fault>) {
         let kind = self.kind;
         if self.names.contains(name.as_str()) || self.broken.contains(&join(kind, name.as_str())) {
             return;
@@ -98,31 +98,52 @@ impl<'a> Known<'a> {
             let guess = guess(name.as_str(), &names);
             format!("{guess}define [{kind}.{name}] or take one of: {}", list(&names))
         };
-        push(faults, path, format!("there is no {kind} {name}"), remedy);
+        push(faults, path(), format!("there is no {kind} {name}"), remedy);
     }
 }
 
-/// Every list of pools of every map, with its path.
-fn pool_lists(map: &AdminMap) -> impl Iterator<Item = (KeyPath, &Vec<Name>)> {
+/// Which list of pools of which map.
+#[derive(Clone, Copy)]
+enum Evidence {
+    Default,
+    Continent(Continent),
+    Country(CountryCode),
+    Asn(Asn),
+}
+
+impl Evidence {
+    fn path(self, map: &Name) -> KeyPath {
+        let path = entry("map", map);
+        match self {
+            Self::Default => path.key("default"),
+            Self::Continent(continent) => path.key("continent").key(continent),
+            Self::Country(country) => path.key("country").key(country),
+            Self::Asn(asn) => path.key("asn").key(asn.get()),
+        }
+    }
+}
+
+/// Every list of pools of every map.
+fn pool_lists(map: &AdminMap) -> impl Iterator<Item = (&Name, Evidence, &Vec<Name>)> {
     map.maps.iter().flat_map(|(name, rules)| {
-        let path = move |kind: &str| entry("map", name).key(kind);
-        let default = std::iter::once((path("default"), &rules.default));
-        let continent = rules.continent.iter().map(move |(k, v)| (path("continent").key(k), v));
-        let country = rules.country.iter().map(move |(k, v)| (path("country").key(k), v));
-        let asn = rules.asn.iter().map(move |(k, v)| (path("asn").key(k.get()), v));
-        default.chain(continent).chain(country).chain(asn)
+        let default = std::iter::once((Evidence::Default, &rules.default));
+        let continent = rules.continent.iter().map(|(k, v)| (Evidence::Continent(*k), v));
+        let country = rules.country.iter().map(|(k, v)| (Evidence::Country(*k), v));
+        let asn = rules.asn.iter().map(|(k, v)| (Evidence::Asn(*k), v));
+        let all = default.chain(continent).chain(country).chain(asn);
+        all.map(move |(evidence, list)| (name, evidence, list))
     })
 }
 
 /// What can never take effect.
 fn unused(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fault>) {
-    for (path, list) in pool_lists(map) {
-        let mut seen = BTreeSet::new();
+    for (name, evidence, list) in pool_lists(map) {
         for (at, pool) in list.iter().enumerate() {
-            if !seen.insert(pool) {
+            if list.iter().take(at).any(|earlier| earlier == pool) {
                 let problem =
                     format!("pool {pool} is in this list already, so it is never reached here");
-                push(faults, path.clone().index(at), problem, "take it out, or name another pool");
+                let path = evidence.path(name).index(at);
+                push(faults, path, problem, "take it out, or name another pool");
             }
         }
     }
@@ -135,7 +156,7 @@ fn unused(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fault>) {
         let remedy = format!("set map = \"{name}\" in a project, or take it out");
         push(faults, entry("map", name), "no project uses this map".to_owned(), remedy);
     }
-    let mut used: BTreeSet<&Name> = pool_lists(map).flat_map(|(_, list)| list).collect();
+    let mut used: BTreeSet<&Name> = pool_lists(map).flat_map(|(_, _, list)| list).collect();
     used.extend(map.projects.values().filter_map(|project| match &project.all_down {
         AllDown::Pool(pool) => Some(pool),
         _ => None,
