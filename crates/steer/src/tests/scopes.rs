@@ -71,6 +71,8 @@ fn evidence_in_order_and_scopes_as_wide_as_is_true() {
         assert_eq!((found.as_str(), length), (pools, scope), "{address}");
     }
     assert_eq!(table.classes(), 3);
+    let Hit { class, scope } = table.unlocated();
+    assert_eq!((table.pools("default", class), scope), (Some(&names("world")[..]), 0));
 }
 
 #[test]
@@ -226,7 +228,6 @@ fn edges(networks: &[(IpNet, Evidence)]) -> Vec<IpAddr> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
     fn s2_the_scope_is_true_and_minimal(
         networks in networks(),
