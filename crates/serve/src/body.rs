@@ -1,44 +1,52 @@
-//! What is sent.
+//! What is sent to a client: bytes at hand, a part of a file, or pieces pulled from a source.
+//!
+//! Nothing is read or pulled before the connection has room for it. A body that knows its length
+//! keeps it: a source that ends early or goes on too long is an error like any other, and an error
+//! makes hyper break the connection off.
 
-use std::convert::Infallible;
-use std::fs::File;
 use std::future::Future;
+use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 
-/// Why a body cannot go on; the connection is broken off.
+use crate::file_range::{FileRange, Reader};
+use crate::pulse::Busy;
+
+/// Why a body cannot go on. The connection is broken off; the text is for the log.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct BodyError(pub Box<dyn std::error::Error + Send + Sync>);
-
-/// Bytes of a file that are to be sent. Read from the page cache inline, else on the blocking
-/// pool, in chunks of at most 256 KiB.
-#[derive(Clone, Debug)]
-pub struct FileRange {}
-
-impl FileRange {
-    /// A range of any file (without a store's pin).
-    pub fn new(_file: Arc<File>, _offset: u64, _len: u64) -> Self {
-        todo!()
-    }
+pub enum BodyError {
+    /// The source cannot go on.
+    #[error("the source of the body cannot go on")]
+    Source(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The file cannot be read.
+    #[error("cannot read the file of the body")]
+    File(#[source] io::Error),
+    /// The source ended early or gave too much.
+    #[error("the body has not the announced length: {left} bytes were left and {given} came")]
+    Length {
+        /// Bytes that were still to come.
+        left: u64,
+        /// Bytes that came; 0 for the end.
+        given: u64,
+    },
 }
 
-impl From<store::Extent> for FileRange {
-    fn from(_extent: store::Extent) -> Self {
-        todo!()
+impl BodyError {
+    /// An error of a source, or a plain text.
+    pub fn source(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Source(error.into())
     }
 }
 
 /// One piece of a body.
 #[derive(Clone, Debug)]
 pub enum Piece {
-    /// Bytes in memory.
+    /// Bytes in memory: at most a few hundred KiB, they stay until the client has taken them.
     Bytes(Bytes),
-    /// A part of a file (`extent.into()`).
+    /// A part of a file of any length (`extent.into()`).
     File(FileRange),
 }
 
@@ -50,37 +58,192 @@ pub trait Source: Send + 'static {
 }
 
 /// A response body.
-#[derive(Debug)]
-pub struct Body {}
+pub struct Body {
+    content: Content,
+    /// Bytes still to come, when known.
+    left: Option<u64>,
+    /// Tells the connection when the response has been handed over.
+    busy: Option<Busy>,
+}
+
+enum Content {
+    Bytes(Bytes),
+    File(Reader),
+    Source(Pulling),
+    Over,
+}
 
 impl Body {
     /// No bytes.
     pub fn empty() -> Self {
-        todo!()
+        Self::new(Content::Over, Some(0))
     }
+
     /// Bytes in memory.
-    pub fn bytes(_bytes: Bytes) -> Self {
-        todo!()
+    pub fn bytes(bytes: Bytes) -> Self {
+        let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        Self::new(Content::Bytes(bytes), Some(len))
     }
+
     /// A part of a file.
-    pub fn file(_range: FileRange) -> Self {
-        todo!()
+    pub fn file(range: FileRange) -> Self {
+        let len = range.len();
+        Self::new(Content::File(Reader::new(range)), Some(len))
     }
-    /// Pieces pulled from `source`. With `Some(length)` a body that ends before or goes past it
-    /// is broken off; without, it is sent chunked.
-    pub fn stream(_source: impl Source, _length: Option<u64>) -> Self {
-        todo!()
+
+    /// Pieces pulled from `source`. With `Some(length)` that many bytes are announced and a source
+    /// that gives fewer or more is broken off; with `None` the body is sent chunked.
+    pub fn stream(source: impl Source, length: Option<u64>) -> Self {
+        Self::new(Content::Source(Pulling::new(source)), length)
+    }
+
+    fn new(content: Content, left: Option<u64>) -> Self {
+        Self { content, left, busy: None }
+    }
+
+    pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
+        self.busy = Some(busy);
+        self
+    }
+
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        match &mut self.content {
+            Content::Bytes(bytes) => {
+                let bytes = std::mem::take(bytes);
+                self.content = Content::Over;
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+            }
+            Content::File(reader) => {
+                reader.poll_chunk(cx).map(|chunk| Some(chunk?.map_err(BodyError::File)))
+            }
+            Content::Source(pulling) => pulling.poll_bytes(cx),
+            Content::Over => Poll::Ready(None),
+        }
+    }
+
+    /// Checks what came against what was announced.
+    fn account(&mut self, chunk: Option<&Bytes>) -> Result<(), BodyError> {
+        let Some(left) = self.left else { return Ok(()) };
+        let given = chunk.map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        match left.checked_sub(given) {
+            Some(rest) if chunk.is_some() || rest == 0 => {
+                self.left = Some(rest);
+                Ok(())
+            }
+            _ => Err(BodyError::Length { left, given }),
+        }
     }
 }
 
 impl http_body::Body for Body {
     type Data = Bytes;
     type Error = BodyError;
+
     fn poll_frame(
-        self: Pin<&mut Self>,
-        _cx: &mut Context<'_>,
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let _: Option<Infallible> = None;
-        todo!()
+        let chunk = match ready!(self.poll_bytes(cx)).transpose() {
+            Ok(chunk) => self.account(chunk.as_ref()).map(|()| chunk),
+            Err(error) => Err(error),
+        };
+        match chunk {
+            Ok(Some(chunk)) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+            Ok(None) => {
+                self.content = Content::Over;
+                Poll::Ready(None)
+            }
+            Err(error) => {
+                self.content = Content::Over;
+                if let Some(busy) = &self.busy {
+                    busy.note_broken(&error);
+                }
+                Poll::Ready(Some(Err(error)))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.content {
+            Content::Bytes(bytes) => bytes.is_empty(),
+            Content::File(reader) => reader.left() == 0,
+            Content::Source(_) => false,
+            Content::Over => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let kind = match &self.content {
+            Content::Bytes(_) => "bytes",
+            Content::File(_) => "file",
+            Content::Source(_) => "source",
+            Content::Over => "over",
+        };
+        write!(f, "Body({kind}, left: {:?})", self.left)
+    }
+}
+
+/// A source of any type, behind one allocation for itself and one for each piece.
+trait Pull: Send {
+    fn pull(self: Box<Self>) -> Pin<Box<dyn Future<Output = Pulled> + Send>>;
+}
+
+type Pulled = (Box<dyn Pull>, Option<Result<Piece, BodyError>>);
+
+impl<S: Source> Pull for S {
+    fn pull(mut self: Box<Self>) -> Pin<Box<dyn Future<Output = Pulled> + Send>> {
+        Box::pin(async move {
+            let piece = self.next().await;
+            (self as Box<dyn Pull>, piece)
+        })
+    }
+}
+
+/// A source and where we are with it.
+struct Pulling {
+    source: Option<Box<dyn Pull>>,
+    next: Option<Pin<Box<dyn Future<Output = Pulled> + Send>>>,
+    /// The file piece being read.
+    file: Option<Reader>,
+}
+
+impl Pulling {
+    fn new(source: impl Source) -> Self {
+        Self { source: Some(Box::new(source)), next: None, file: None }
+    }
+
+    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+        loop {
+            if let Some(reader) = &mut self.file {
+                match ready!(reader.poll_chunk(cx)) {
+                    Some(chunk) => return Poll::Ready(Some(chunk.map_err(BodyError::File))),
+                    None => self.file = None,
+                }
+            }
+            if let Some(source) = self.source.take() {
+                self.next = Some(source.pull());
+            }
+            let Some(next) = &mut self.next else { return Poll::Ready(None) };
+            let (source, piece) = ready!(next.as_mut().poll(cx));
+            self.next = None;
+            match piece {
+                // Empty pieces would look like the end of the body to a chunked encoder.
+                Some(Ok(Piece::Bytes(bytes))) if bytes.is_empty() => {}
+                Some(Ok(Piece::Bytes(bytes))) => {
+                    self.source = Some(source);
+                    return Poll::Ready(Some(Ok(bytes)));
+                }
+                Some(Ok(Piece::File(range))) => self.file = Some(Reader::new(range)),
+                Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+                None => return Poll::Ready(None),
+            }
+            self.source = Some(source);
+        }
     }
 }

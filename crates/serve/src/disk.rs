@@ -1,16 +1,135 @@
-//! The real disk under a store.
+//! A folder of the file system as the disk under a store.
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
 
-/// A folder of the file system as the store's disk.
+use store::{Disk, Entry};
+
+/// Bytes in a unit of `st_blocks`, whatever the file system's own block size.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// A folder of the file system as the store's disk. Every call blocks.
 #[derive(Clone, Debug)]
 pub struct FsDisk {
     root: PathBuf,
 }
 
 impl FsDisk {
-    /// The disk whose paths are relative to `root`. The folder is made by `Store::open`.
+    /// The disk whose paths are relative to `root`. `Store::open` makes the folder.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
+    }
+
+    fn at(&self, path: &Path) -> PathBuf {
+        self.root.join(path)
+    }
+}
+
+impl Disk for FsDisk {
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(self.at(path))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).create(true).truncate(true).open(self.at(path))
+    }
+
+    fn open_read(&self, path: &Path) -> io::Result<File> {
+        File::open(self.at(path))
+    }
+
+    fn open_write(&self, path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).open(self.at(path))
+    }
+
+    fn read_at(&self, file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        file.read_at(buffer, offset)
+    }
+
+    fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    fn sync(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        File::open(self.at(path))?.sync_all()
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(self.at(from), self.at(to))
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(self.at(path))
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(self.at(path))? {
+            let entry = entry?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            // A name that is not UTF-8 is none of the store's.
+            let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) else {
+                continue;
+            };
+            let allocated_bytes = metadata.blocks().saturating_mul(STAT_BLOCK_BYTES);
+            entries.push(Entry { name, allocated_bytes });
+        }
+        Ok(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use model::ByteCount;
+    use store::{Key, Params, Store};
+
+    use super::*;
+
+    #[test]
+    fn a_store_on_a_real_folder_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("new").join("store");
+        let params = Params { capacity: ByteCount(1 << 20), block_bytes: 4096 };
+        let open = || Store::open(Arc::new(FsDisk::new(&root)), params).unwrap();
+        let store = open();
+        let body = vec![7; 10_000];
+        let rep = store.create(Key([1; 16]), Bytes::from_static(b"head"), 10_000).unwrap();
+        for (block, bytes) in (0..).zip(body.chunks(4096)) {
+            rep.write_block(block, bytes).unwrap();
+        }
+        store.flush();
+        let bytes = store.usage().bytes;
+        assert_eq!(bytes, 4096 + 3 * 4096 + 4096);
+        drop((rep, store));
+        let store = open();
+        assert_eq!(store.usage().bytes, bytes);
+        let rep = store.get(&Key([1; 16])).unwrap();
+        assert!((0..3).all(|block| rep.verify(block)));
+        let extent = rep.extent(0, u64::MAX).unwrap();
+        let mut read = vec![0; 10_000];
+        extent.file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(read, body);
+        assert_eq!(rep.head(), "head");
+        assert!(store.remove(&Key([1; 16])));
+        drop((rep, extent));
+        store.flush();
+        assert_eq!(store.usage().bytes, 4096);
     }
 }

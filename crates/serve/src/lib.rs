@@ -1,9 +1,32 @@
-//! Temporary text: the tour follows.
+//! Bytes to clients: HTTP/1.1 connections, response bodies from memory and from files, and the
+//! real disk under a store. Used by edge and master alike.
+//!
+//! - [`http`] accepts connections, hands each request to a [`Handler`] and sends what it answers,
+//!   within [`Limits`]; what goes wrong on the wire is counted in [`Counters`]. One task a
+//!   connection.
+//! - [`Body`] is what a handler answers with: nothing, bytes, a part of a file, or pieces pulled
+//!   from a [`Source`] at the client's own pace.
+//! - [`FsDisk`] is the [`store::Disk`] of a real folder.
+//!
+//! Invariants
+//! - A body that cannot go on is visibly broken off: the connection ends before the announced
+//!   length (or before the last chunk), never after fewer bytes that look whole.
+//! - A connection holds at most [`Limits::head_bytes_max`] of a request and one chunk of 256 KiB
+//!   beyond 64 KiB of a response, however slow its client is.
+//! - What is not HTTP is answered with 400 (431 when too large) and closed.
+//!
+//! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112.
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
-pub mod body;
+mod body;
+mod connection;
 pub mod disk;
+mod file_range;
+mod io;
+mod pulse;
 mod server;
 
-pub use body::{Body, BodyError, FileRange, Piece, Source};
+pub use body::{Body, BodyError, Piece, Source};
+pub use disk::FsDisk;
+pub use file_range::FileRange;
 pub use server::{Counters, Handler, Limits, http};

@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn a_scan_does_not_push_out_what_is_used() {
         let room = 100;
-        let mut sieve = Sieve::default();
+        let mut sieve: Sieve<(u64, Cell<bool>)> = Sieve::default();
         let mut slots: HashMap<u64, u32> = HashMap::new();
         let mut dice = Dice::seeded(1);
         let mut misses_of_used = 0;
@@ -192,7 +192,7 @@ mod tests {
             }
             misses_of_used += u64::from(used);
             if slots.len() == room {
-                let slot = sieve.victim(|(_, visited): &(u64, Cell<bool>)| {
+                let slot = sieve.victim(|(_, visited)| {
                     if visited.replace(false) { Fate::Spare } else { Fate::Evict }
                 });
                 let (gone, _) = sieve.remove(slot.unwrap()).unwrap();

@@ -6,7 +6,7 @@
 //! a real one has promised: the content each file had at its last sync, and the names each folder
 //! had at its last sync. [`FaultDisk::crash`] rebuilds the folder from those promises and dice.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -73,6 +73,7 @@ struct State {
     next_id: u64,
     /// Inode number of a file that exists now -> its history.
     by_inode: HashMap<u64, u64>,
+    folders: HashSet<PathBuf>,
     histories: HashMap<u64, History>,
     /// Folder -> names promised.
     durable: BTreeMap<PathBuf, BTreeMap<PathBuf, u64>>,
@@ -108,6 +109,7 @@ impl FaultDisk {
             dice,
             next_id: 0,
             by_inode: HashMap::new(),
+            folders: HashSet::new(),
             histories: HashMap::new(),
             durable: BTreeMap::new(),
             renames: Vec::new(),
@@ -205,7 +207,10 @@ impl FaultDisk {
 
 impl Disk for FaultDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(self.root.join(path))
+        // Hundreds of folders that stay empty would cost most of a test's time: they are made
+        // with their first file.
+        self.state().folders.insert(path.to_owned());
+        Ok(())
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
@@ -213,6 +218,9 @@ impl Disk for FaultDisk {
         let lives = state.spend(|faults| faults.names)?;
         if !lives && state.dice.below(2) == 0 {
             return Err(dead());
+        }
+        if state.folders.contains(&folder_of(path)) {
+            fs::create_dir_all(self.root.join(folder_of(path)))?;
         }
         let existed = self.root.join(path).exists();
         let options = File::options().read(true).write(true).create(true).truncate(true).clone();
@@ -306,9 +314,14 @@ impl Disk for FaultDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        self.state().check(|faults| faults.reads)?;
+        let mut state = self.state();
+        state.check(|faults| faults.reads)?;
         let mut entries = Vec::new();
-        for entry in fs::read_dir(self.root.join(path))? {
+        let real = self.root.join(path);
+        if state.folders.contains(path) && !real.exists() {
+            return Ok(entries);
+        }
+        for entry in fs::read_dir(real)? {
             let entry = entry?;
             let metadata = entry.metadata()?;
             if metadata.is_file() {

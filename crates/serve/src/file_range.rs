@@ -1,0 +1,185 @@
+//! A part of a file on its way to a client, read in chunks: from the page cache on the spot, from
+//! the disk on the blocking pool, so that no worker ever waits for a disk.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use store::Representation;
+use tokio::task::JoinHandle;
+
+/// Bytes of a chunk at most: large enough to be cheap, small enough that many slow clients fit.
+pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
+/// Buffers of [`CHUNK_BYTES`] kept for the next chunk.
+const SPARE_BUFFERS_MAX: usize = 64;
+/// Chunks smaller than this have a buffer of their own size, made for them.
+const SMALL_BYTES: usize = 32 * 1024;
+
+/// A part of a file that is to be sent.
+#[derive(Clone, Debug)]
+pub struct FileRange {
+    file: Arc<File>,
+    offset: u64,
+    len: u64,
+    /// Keeps the blocks of a store where they are.
+    _pin: Option<Arc<Representation>>,
+}
+
+impl FileRange {
+    /// `len` bytes from `offset` on of any file. When the file turns out to be shorter, the body
+    /// is broken off.
+    pub fn new(file: Arc<File>, offset: u64, len: u64) -> Self {
+        Self { file, offset, len, _pin: None }
+    }
+
+    /// Bytes in the range.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.offset = self.offset.saturating_add(bytes);
+        self.len = self.len.saturating_sub(bytes);
+    }
+}
+
+impl From<store::Extent> for FileRange {
+    fn from(extent: store::Extent) -> Self {
+        let store::Extent { file, offset, len, representation } = extent;
+        Self { file, offset, len, _pin: Some(representation) }
+    }
+}
+
+/// Reads a range chunk by chunk.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    range: FileRange,
+    /// A chunk being read on the blocking pool.
+    pending: Option<JoinHandle<io::Result<Bytes>>>,
+}
+
+impl Reader {
+    pub(crate) fn new(range: FileRange) -> Self {
+        Self { range, pending: None }
+    }
+
+    /// Bytes still to come.
+    pub(crate) fn left(&self) -> u64 {
+        self.range.len
+    }
+
+    /// The next chunk; `None` at the end.
+    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        if self.pending.is_none() {
+            if self.range.is_empty() {
+                return Poll::Ready(None);
+            }
+            let len = usize::try_from(self.range.len).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let mut buffer = Buffer::of(len);
+            match sys::read_nowait(&self.range.file, self.range.offset, buffer.as_mut(len)) {
+                Ok(got) => return Poll::Ready(Some(self.take(buffer.filled(got)))),
+                Err(error) if needs_the_pool(&error) => {
+                    let (file, offset) = (Arc::clone(&self.range.file), self.range.offset);
+                    let read = move || read_blocking(&file, offset, buffer, len);
+                    self.pending = Some(tokio::task::spawn_blocking(read));
+                }
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            }
+        }
+        let Some(pending) = &mut self.pending else { return Poll::Ready(None) };
+        let read = ready!(Pin::new(pending).poll(cx)).map_err(io::Error::other).flatten();
+        self.pending = None;
+        Poll::Ready(Some(read.and_then(|chunk| self.take(chunk))))
+    }
+
+    fn take(&mut self, chunk: Bytes) -> io::Result<Bytes> {
+        if chunk.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                "the file has become shorter while it was sent",
+            ));
+        }
+        self.range.advance(chunk.len());
+        Ok(chunk)
+    }
+}
+
+/// Not in the page cache, or a file system that cannot say so.
+fn needs_the_pool(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Unsupported | io::ErrorKind::Interrupted
+    )
+}
+
+fn read_blocking(file: &File, offset: u64, mut buffer: Buffer, len: usize) -> io::Result<Bytes> {
+    loop {
+        match file.read_at(buffer.as_mut(len), offset) {
+            Ok(got) => return Ok(buffer.filled(got)),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A buffer that goes back to the spare ones when the last byte of it was sent.
+struct Buffer {
+    bytes: Vec<u8>,
+    filled: usize,
+}
+
+static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+impl Buffer {
+    fn of(len: usize) -> Self {
+        let bytes = if len < SMALL_BYTES {
+            vec![0; len]
+        } else {
+            let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
+            spare.unwrap_or_else(|| vec![0; CHUNK_BYTES])
+        };
+        Self { bytes, filled: 0 }
+    }
+
+    fn as_mut(&mut self, len: usize) -> &mut [u8] {
+        self.bytes.get_mut(..len).unwrap_or_default()
+    }
+
+    fn filled(mut self, len: usize) -> Bytes {
+        if self.bytes.len() < CHUNK_BYTES {
+            let mut bytes = std::mem::take(&mut self.bytes);
+            bytes.truncate(len);
+            return Bytes::from(bytes);
+        }
+        self.filled = len;
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes.get(..self.filled).unwrap_or_default()
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if self.bytes.len() < CHUNK_BYTES {
+            return;
+        }
+        let mut spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner);
+        if spare.len() < SPARE_BUFFERS_MAX {
+            spare.push(std::mem::take(&mut self.bytes));
+        }
+    }
+}

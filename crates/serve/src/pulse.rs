@@ -1,0 +1,119 @@
+//! Signs of life of one connection, from which its task tells a slow request head and an idle
+//! client from a response that is being sent.
+//!
+//! hyper's own head timeout makes and drops a timer for every request. Here a connection has one
+//! timer that ticks seldom and looks whether anything happened since it last looked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crate::body::BodyError;
+use crate::server::Counters;
+
+/// Touched by one task only; atomics because the task may move between threads.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    counters: Arc<Counters>,
+    requests: AtomicU64,
+    /// A request is being answered: from its head on until its body was handed to hyper.
+    busy: AtomicBool,
+    /// The client takes no bytes now; what hyper holds for it is part of a response.
+    write_blocked: AtomicBool,
+    /// Bytes came since the last request: the head of the next one has begun.
+    reading: AtomicBool,
+}
+
+/// What a look at the pulse says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// Something happened, or is still happening.
+    Alive,
+    /// Nothing was asked since the last look.
+    Idle,
+    /// A request has begun but its head is not there yet.
+    SlowHead,
+}
+
+impl Pulse {
+    pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
+        Arc::new(Self {
+            counters,
+            requests: AtomicU64::new(0),
+            busy: AtomicBool::new(false),
+            write_blocked: AtomicBool::new(false),
+            reading: AtomicBool::new(false),
+        })
+    }
+
+    /// A request has arrived; it is being answered as long as the guard lives.
+    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+        self.requests.fetch_add(1, Relaxed);
+        self.counters.requests.fetch_add(1, Relaxed);
+        self.busy.store(true, Relaxed);
+        self.reading.store(false, Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    pub(crate) fn note_read(&self) {
+        self.reading.store(true, Relaxed);
+    }
+
+    pub(crate) fn note_write(&self, blocked: bool) {
+        self.write_blocked.store(blocked, Relaxed);
+    }
+
+    /// To be asked once a tick; `seen` is the caller's memory of the last look.
+    pub(crate) fn look(&self, seen: &mut u64) -> Look {
+        let requests = self.requests.load(Relaxed);
+        let before = std::mem::replace(seen, requests);
+        if requests != before || self.busy.load(Relaxed) || self.write_blocked.load(Relaxed) {
+            Look::Alive
+        } else if self.reading.load(Relaxed) {
+            Look::SlowHead
+        } else {
+            Look::Idle
+        }
+    }
+}
+
+/// A request being answered.
+pub(crate) struct Busy(Arc<Pulse>);
+
+impl Busy {
+    pub(crate) fn note_broken(&self, error: &BodyError) {
+        self.0.counters.broken_off.fetch_add(1, Relaxed);
+        let error: &dyn std::error::Error = error;
+        tracing::warn!(error, "a response was broken off");
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_quiet_connection_between_requests_is_idle() {
+        let pulse = Pulse::new(Arc::default());
+        let mut seen = 0;
+        assert_eq!(pulse.look(&mut seen), Look::Idle);
+        pulse.note_read();
+        assert_eq!(pulse.look(&mut seen), Look::SlowHead);
+        let busy = pulse.begin();
+        assert_eq!(pulse.look(&mut seen), Look::Alive);
+        assert_eq!(pulse.look(&mut seen), Look::Alive, "still answering");
+        pulse.note_write(true);
+        drop(busy);
+        assert_eq!(pulse.look(&mut seen), Look::Alive, "the client has yet to take the end");
+        pulse.note_write(false);
+        assert_eq!(pulse.look(&mut seen), Look::Idle);
+        drop(pulse.begin());
+        assert_eq!(pulse.look(&mut seen), Look::Alive, "asked since the last look");
+        assert_eq!(pulse.look(&mut seen), Look::Idle);
+    }
+}
