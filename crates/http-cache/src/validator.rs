@@ -134,7 +134,7 @@ impl IfRange {
                 .zip(EntityTag::of(&stored.headers))
                 .is_some_and(|(asked, held)| asked.is_strongly(&held)),
             Self::Date(asked) => {
-                last_modified_s(&stored.headers) == Some(*asked) && date_is_strong(&stored.headers)
+                last_modified_s(&stored.headers) == Some(*asked) && date_is_strong(stored)
             }
             Self::Broken => false,
         }
@@ -236,7 +236,7 @@ pub fn validator(stored: &StoredHead) -> Option<Validator> {
     }
     last_modified_s(headers)?;
     let value = headers.get(LAST_MODIFIED)?.clone();
-    Some(if date_is_strong(headers) { Validator::Date(value) } else { Validator::WeakDate(value) })
+    Some(if date_is_strong(stored) { Validator::Date(value) } else { Validator::WeakDate(value) })
 }
 
 pub(crate) fn last_modified_s(headers: &HeaderMap) -> Option<u64> {
@@ -244,10 +244,10 @@ pub(crate) fn last_modified_s(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Whether the object cannot have changed twice in the second it was last modified, by the clock
-/// that dated the response.
-fn date_is_strong(headers: &HeaderMap) -> bool {
-    let date = single(headers, DATE).and_then(date_s);
-    last_modified_s(headers).zip(date).is_some_and(|(modified, date)| modified < date)
+/// that dated the response; without `Date` (a master's own heads) that is ours.
+fn date_is_strong(stored: &StoredHead) -> bool {
+    let dated = single(&stored.headers, DATE).and_then(date_s).unwrap_or(stored.response_ms / 1000);
+    last_modified_s(&stored.headers).is_some_and(|modified| modified < dated)
 }
 
 /// Fields that make a request for the whole a revalidation (`If-None-Match`,
@@ -392,7 +392,7 @@ mod tests {
     #[test]
     fn validators_and_the_preconditions_made_of_them() {
         type Fields = &'static [(&'static str, &'static str)];
-        let cases: [(Fields, &str, Fields, Option<Fields>); 6] = [
+        let cases: [(Fields, &str, Fields, Option<Fields>); 8] = [
             (
                 &[("etag", "\"a\""), ("last-modified", EARLY)],
                 "Strong",
@@ -417,6 +417,13 @@ mod tests {
                 &[("if-modified-since", LATE)],
                 None,
             ),
+            (
+                &[("last-modified", EARLY)],
+                "Date",
+                &[("if-modified-since", EARLY)],
+                Some(&[("if-unmodified-since", EARLY)]),
+            ),
+            (&[("last-modified", LATE)], "WeakDate", &[("if-modified-since", LATE)], None),
             (&[("etag", "a"), ("last-modified", "soon")], "none", &[], None),
             (&[], "none", &[], None),
         ];
