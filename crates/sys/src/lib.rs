@@ -6,6 +6,7 @@
 //! - [`datagram`]: receiving and sending UDP datagrams in batches.
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
+//! - [`process`]: children that end with their parent, and ending them.
 //!
 //! Knows nothing of HTTP, DNS or any runtime. Linux only.
 
@@ -13,6 +14,7 @@ pub mod beneath;
 pub mod datagram;
 pub mod file;
 pub mod limits;
+pub mod process;
 pub mod socket;
 
 pub use beneath::open_beneath;
