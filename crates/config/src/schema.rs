@@ -282,3 +282,35 @@ pub(crate) const MASTER: Section = Section {
         ),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_as_they_are() {
+        let kind = |section: &Section, name: &str| {
+            section.keys.iter().find(|k| k.name == name).unwrap().kind
+        };
+        let (short, long) = (limits::TIMEOUT_MS.start(), limits::TIMEOUT_MS.end());
+        for (section, name, limit) in [
+            (&FOLLOW, "node_map", format!("1 to {}", limits::SOURCES)),
+            (&EDGE, "listen", format!("1 to {}", limits::LISTEN)),
+            (&DNS, "listen", format!("1 to {}", limits::LISTEN)),
+            (&HEALTH, "listen", format!("1 to {}", limits::LISTEN)),
+            (&MASTER, "listen", format!("1 to {}", limits::LISTEN)),
+            (&EDGE, "store", format!("1 to {}", limits::STORES)),
+            (&EDGE, "connect_timeout_ms", format!("{short} to {long}")),
+            (&EDGE, "first_byte_timeout_ms", format!("{short} to {long}")),
+            (&EDGE, "between_bytes_timeout_ms", format!("{short} to {long}")),
+            (&EDGE, "fill_memory", format!("{} blocks", limits::FILL_BLOCKS_MIN)),
+            (&EDGE_STORE, "size", format!("{} blocks", limits::STORE_BLOCKS_MIN)),
+            (&EDGE_STORE, "block", "4 KiB to 64 MiB".to_owned()),
+            (&DNS, "udp_threads", format!("1 to {}", limits::UDP_THREADS.end())),
+        ] {
+            let kind = kind(section, name);
+            assert!(kind.contains(&limit), "{} {name}: {kind:?} has no {limit:?}", section.header);
+        }
+        assert_eq!(limits::BLOCK_BYTES, 4096..=64 * 1024 * 1024);
+    }
+}

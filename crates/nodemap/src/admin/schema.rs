@@ -298,3 +298,36 @@ pub(super) const MASTER: Section = Section {
         ),
     ],
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_told_as_they_are() {
+        let kind = |section: &Section, name: &str| {
+            section.keys.iter().find(|k| k.name == name).unwrap().kind
+        };
+        let ttl = format!("seconds, {} to {}", limits::TTL_S.start(), limits::TTL_S.end());
+        for (section, name, limit) in [
+            (&NODE, "addresses", format!("1 to {} IP", limits::NODE_ADDRESSES)),
+            (&ZONE_HOST, "NAME", format!("1 to {} IP", limits::NODE_ADDRESSES)),
+            (&POOL, "NAME", format!("0 to {}", limits::WEIGHT)),
+            (&MAP, "default", format!("1 to {} pools", limits::POOLS)),
+            (&MAP_ASN, "NUMBER", format!("1 to {} pools", limits::POOLS)),
+            (&MAP_COUNTRY, "CODE", format!("1 to {} pools", limits::POOLS)),
+            (&MAP_CONTINENT, "CODE", format!("1 to {} pools", limits::POOLS)),
+            (&ZONE, "ns", format!("1 to {} DNS", limits::NAME_SERVERS)),
+            (&ZONE, "ttl_s", ttl.clone()),
+            (&ZONE_SOA, "negative_ttl_s", format!("0 to {}", limits::NEGATIVE_TTL_S)),
+            (&ZONE_TXT, "NAME", format!("1 to {} texts", limits::TXT_STRINGS)),
+            (&ZONE_TXT, "NAME", format!("{} bytes", limits::TXT_BYTES)),
+            (&PROJECT, "hosts", format!("1 to {} DNS", limits::HOSTS)),
+            (&PROJECT, "ttl_s", ttl),
+            (&PROJECT, "master", format!("1 to {}", limits::MASTERS)),
+        ] {
+            let kind = kind(section, name);
+            assert!(kind.contains(&limit), "{} {name}: {kind:?} has no {limit:?}", section.header);
+        }
+    }
+}
