@@ -27,7 +27,7 @@ const OVERTAKE_WAIT: Duration = Duration::from_secs(2);
 
 /// Each reader holds a connection while it waits.
 pub(crate) fn limits() -> Limits {
-    Limits { connections_max: 4096, ..Limits::default() }
+    Limits { connections_max: 4096, drain_timeout: Duration::from_secs(5), ..Limits::default() }
 }
 
 /// Answers requests.

@@ -27,7 +27,7 @@ impl Mood {
     }
 }
 
-/// A node at one address, which it keeps while it refuses.
+/// A node at one address, which it keeps while it refuses: other tests take ports of 127.0.0.1.
 pub(crate) struct Node {
     address: SocketAddr,
     task: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) async fn new(mood: Mood) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = TcpListener::bind("127.55.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (heads, seen) = mpsc::unbounded_channel();
         let mut node = Self { address, task: None, mood: Arc::new(Mutex::new(mood)), heads, seen };
