@@ -1,9 +1,10 @@
 //! The content tree of the demo: a few files like those of a real project, the same bytes for the
 //! same path on every run.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use model::Dice;
 use sha2::{Digest, Sha256};
@@ -34,7 +35,14 @@ const FILES: [(&str, usize); 8] = [
     ("/vlc/later/again.bin", 2 * MIB + 1),
 ];
 
+/// A day in seconds.
+const DAY_S: u64 = 24 * 60 * 60;
+
 /// Writes the tree to each of `roots` and returns what is in it.
+///
+/// Files look some weeks old, as a release has them (a file that changed a moment ago is fresh for
+/// a moment only, RFC 9111 section 4.2.2), and of another day on each root: masters agree by
+/// content, not by dates.
 pub(crate) fn write(roots: &[&Path]) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
     for (seed, (path, length)) in FILES.into_iter().enumerate() {
@@ -44,10 +52,13 @@ pub(crate) fn write(roots: &[&Path]) -> io::Result<Vec<Item>> {
             bytes.extend_from_slice(&dice.below(u64::MAX).to_le_bytes());
         }
         bytes.truncate(length);
-        for root in roots {
+        for (days, root) in (30..).zip(roots) {
             let file = root.join(path.trim_start_matches('/'));
             fs::create_dir_all(file.parent().unwrap_or(root))?;
             fs::write(&file, &bytes)?;
+            let seconds = rt::clock::now().wall_s().saturating_sub(days * DAY_S);
+            let modified = UNIX_EPOCH + Duration::from_secs(seconds);
+            File::options().write(true).open(&file)?.set_modified(modified)?;
         }
         let sha256 = Sha256::digest(&bytes).into();
         items.push(Item { path: path.to_owned(), bytes: length as u64, sha256 });
