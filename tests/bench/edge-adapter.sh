@@ -17,11 +17,13 @@ write_config() {
   cat > "$run/node-map.json" <<JSON
 {
   "format": 1, "generation": $(date +%s%3N), "publisher": "bench",
-  "sites": {}, "nodes": {}, "pools": {"all": {}}, "maps": {"default": {"default": ["all"]}},
-  "zones": {}, "states": {},
-  "projects": {"bench": {
-    "name": "bench.example", "hosts": ["*"], "map": "default", "ttl_s": 60,
-    "all_down": "last-good", "masters": {"origin": {"url": "http://$origin"}}}}
+  "map": {
+    "sites": {}, "nodes": {}, "pools": {"all": {}}, "maps": {"default": {"default": ["all"]}},
+    "zones": {},
+    "projects": {"bench": {
+      "name": "bench.example", "hosts": ["*"], "map": "default", "ttl_s": 60,
+      "all_down": "last-good", "masters": {"origin": {"url": "http://$origin"}}}}},
+  "states": {}
 }
 JSON
   cat > "$run/edge.toml" <<TOML

@@ -110,6 +110,8 @@ fn any_ask() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
     #[test]
     fn any_bytes_get_a_sound_reply_or_none(
         message in prop_oneof![4 => any_ask(), 1 => prop::collection::vec(any::<u8>(), 0..600)],
@@ -122,6 +124,11 @@ proptest! {
             check_reply(&message, transport, outcome, &reply);
         });
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn everybody_inside_the_scope_gets_the_same(bits: u128, v4: bool, length in 1u8..=128, inside: [u128; 4]) {

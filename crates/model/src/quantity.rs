@@ -69,7 +69,7 @@ fn parse(s: &str, units: &[(&str, u64)]) -> Option<u64> {
 
 /// Prints with the largest unit of `units` that leaves a whole number.
 fn print(value: u64, units: &[(&str, u64)], f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let exact = units.iter().find(|(_, factor)| value != 0 && value % factor == 0);
+    let exact = units.iter().find(|(_, factor)| value != 0 && value.is_multiple_of(*factor));
     match exact.or(units.last()) {
         Some((name, factor)) => f.pad(&format!("{} {name}", value / factor)),
         None => Ok(()),
