@@ -112,7 +112,7 @@ impl Source for Passing {
                 self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
                 Ok(Piece::Bytes(data))
             }),
-            Err(why) => Some(Err(BodyError(why.into()))),
+            Err(why) => Some(Err(BodyError::source(why))),
         }
     }
 }

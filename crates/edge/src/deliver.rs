@@ -116,7 +116,7 @@ impl Source for Delivery {
             Ok(found) => found,
             Err(why) => {
                 tracing::debug!(target = self.object.target.as_str(), %why, "broken off");
-                return Some(Err(BodyError(why.into())));
+                return Some(Err(BodyError::source(why)));
             }
         };
         self.sent.inc_by(len);

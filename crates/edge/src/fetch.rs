@@ -54,6 +54,9 @@ pub(crate) struct Ask {
     pub(crate) stale_on_error: bool,
 }
 
+/// Larger offsets than any object has are not sent upstream, where they may not be understood.
+const OFFSET_MAX: u64 = 1 << 62;
+
 type Answered = (Outcome, Option<Payload>);
 
 /// What a master that was of no help did; the greater is the better thing to tell the client.
@@ -76,7 +79,10 @@ impl Trouble {
 
 /// Asks until something is known.
 pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
-    let mut question = Question { conditional: ask.held.is_some(), range: first_range(edge, &ask) };
+    let mut question = Question {
+        conditional: ask.held.is_some(),
+        range: first_range(u64::from(edge.block_bytes), &ask.request),
+    };
     let mut tried: Vec<MasterId> = Vec::new();
     let mut worst: Option<Trouble> = None;
     // Besides each master once, at most two repetitions in another form.
@@ -186,14 +192,13 @@ impl Question {
 
 /// What a first question asks for: the blocks of the client's first range; for a HEAD the first
 /// block; `None`: everything.
-fn first_range(edge: &Edge, ask: &Ask) -> Option<String> {
-    let block = u64::from(edge.block_bytes);
-    if ask.request.head {
+fn first_range(block: u64, request: &Request) -> Option<String> {
+    if request.head {
         return Some(format!("bytes=0-{}", block.saturating_sub(1)));
     }
     let aligned = |at: u64| at.checked_div(block).unwrap_or(0).saturating_mul(block);
-    match *ask.request.range.as_ref()?.specs().first()? {
-        Spec::From { first, last: Some(last) } if last >= first => {
+    match *request.range.as_ref()?.specs().first()? {
+        Spec::From { first, last: Some(last) } if last < OFFSET_MAX => {
             let end = aligned(last).saturating_add(block).saturating_sub(1);
             Some(format!("bytes={}-{end}", aligned(first)))
         }
@@ -239,6 +244,11 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
         Ok(head) => head,
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
+    if let Some(held) = &ask.held
+        && !may_replace(held.head.status, reply.status)
+    {
+        return refuse(edge, ask, question, answer, NoCache::Error);
+    }
     let Some((length, part)) = extent_of(&answer) else {
         return refuse(edge, ask, question, answer, NoCache::LengthUnknown);
     };
@@ -377,4 +387,36 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
         None => Payload::Failed(Failure::Connect, "-".to_owned()),
     };
     (Outcome::Alone, Some(payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_question_asks_for_the_blocks_of_its_client() {
+        for (method, range, expected) in [
+            (Method::GET, "", None),
+            (Method::GET, "bytes=x", None),
+            (Method::GET, "bytes=0-0", Some("bytes=0-99")),
+            (Method::GET, "bytes=99-100", Some("bytes=0-199")),
+            (Method::GET, "bytes=250-299", Some("bytes=200-299")),
+            (Method::GET, "bytes=0-", None),
+            (Method::GET, "bytes=250-", Some("bytes=200-")),
+            (Method::GET, "bytes=-1", Some("bytes=-100")),
+            (Method::GET, "bytes=-100", Some("bytes=-199")),
+            (Method::GET, "bytes=10-19,500-599", Some("bytes=0-99")),
+            (Method::GET, "bytes=0-18446744073709551615", None),
+            (Method::HEAD, "bytes=250-299", Some("bytes=0-99")),
+        ] {
+            let mut headers = HeaderMap::new();
+            if let Ok(value) = HeaderValue::try_from(range)
+                && !range.is_empty()
+            {
+                headers.insert(header::RANGE, value);
+            }
+            let request = Request::parse(&method, &"/a".parse().unwrap(), &headers).unwrap();
+            assert_eq!(first_range(100, &request).as_deref(), expected, "{method} {range}");
+        }
+    }
 }

@@ -138,15 +138,12 @@ struct Asked<'a> {
     headers: HeaderMap,
 }
 
-/// What one round came to.
-enum Round {
-    Answered(Answered),
-    Again,
-}
+/// What one round came to; `None`: go round again.
+type Round = Option<Answered>;
 
 async fn get(asked: &Asked<'_>) -> Answered {
     for _ in 0..ROUNDS_MAX {
-        if let Round::Answered(answered) = round(asked).await {
+        if let Some(answered) = round(asked).await {
             return answered;
         }
     }
@@ -160,12 +157,12 @@ async fn round(asked: &Asked<'_>) -> Round {
     let memo = edge.memos.get(key);
     let step = next_step(request, held.as_ref().map(|o| &o.head), now, &edge.policy);
     match (suspicious(step, &memo), held) {
-        (Step::Pass(why), _) => Round::Answered(pass(asked, why).await),
+        (Step::Pass(why), _) => Some(pass(asked, why).await),
         (Step::Refuse(_), _) => {
             let mut response = answers::text(StatusCode::GATEWAY_TIMEOUT, "not held here");
             let status = CacheStatus::default().with_detail("only-if-cached");
             status.add(response.headers_mut(), &edge.me);
-            Round::Answered((response, Served::Refused))
+            Some((response, Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
             let status =
@@ -205,10 +202,10 @@ fn suspicious(step: Step, memo: &Memo) -> Step {
 async fn fetch(asked: &Asked<'_>, memo: &Memo) -> Round {
     let now = clock::now();
     if let Some(status) = memo.errors.negative(now) {
-        return Round::Answered((answers::negative(asked.edge, status), Served::Negative));
+        return Some((answers::negative(asked.edge, status), Served::Negative));
     }
     if let Some(why) = memo.pass(now) {
-        return Round::Answered(pass(asked, why).await);
+        return Some(pass(asked, why).await);
     }
     fly(asked, None, Forward::UriMiss, false).await
 }
@@ -241,12 +238,23 @@ async fn fly(
 ) -> Round {
     let edge = asked.edge;
     let is_held = held.is_some();
+    let spare = held.clone().filter(|_| stale_on_error);
     let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
         Seat::First(flight) => (flight, true),
         Seat::Joined(flight) => (flight, false),
-        Seat::Stale => return Round::Again,
+        Seat::Stale => return None,
     };
-    let outcome = flight.outcome().await;
+    let outcome = match spare {
+        None => flight.outcome().await,
+        Some(held) => {
+            let wait = tokio::time::timeout(edge.upstream.stale_wait(), flight.outcome());
+            wait.await.unwrap_or_else(|_| {
+                // The question goes on behind; until it ends nobody else waits for it.
+                edge.memos.update(&asked.key, |memo| memo.set_troubled(clock::now(), 0));
+                Outcome::Ready(held, How::StaleOnError)
+            })
+        }
+    };
     let payload = if first { flight.payload() } else { None };
     match outcome {
         Outcome::Ready(object, how) => {
@@ -266,8 +274,8 @@ async fn fly(
             };
             finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
         }
-        Outcome::Alone if first => Round::Answered(alone(asked, payload, why, is_held).await),
-        Outcome::Alone => Round::Again,
+        Outcome::Alone if first => Some(alone(asked, payload, why, is_held).await),
+        Outcome::Alone => None,
     }
 }
 
@@ -301,21 +309,19 @@ async fn serve(asked: &Asked<'_>, held: Arc<Object>, status: CacheStatus, served
 /// An answer, another round, or an error.
 async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: Served) -> Round {
     match result {
-        Ok(delivered) => Round::Answered((delivered.response, served)),
+        Ok(delivered) => Some((delivered.response, served)),
         // Nothing of the old representation was sent: the client gets the new one.
-        Err(Failure::Changed) => Round::Again,
+        Err(Failure::Changed) => None,
         // Not to be stored now: served past the store.
-        Err(Failure::Disk) => Round::Answered(pass(asked, NoCache::Status).await),
-        Err(why) => {
-            Round::Answered((answers::gateway_error(asked.edge, why, "-", true), Served::Error))
-        }
+        Err(Failure::Disk) => Some(pass(asked, NoCache::Status).await),
+        Err(why) => Some((answers::gateway_error(asked.edge, why, "-", true), Served::Error)),
     }
 }
 
 /// Passes the client's own request on; the answer is its alone.
 async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let Asked { edge, project, request, method, .. } = asked;
-    let status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
+    let cache_status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
     let mut tried = Vec::new();
     let mut worst = (Failure::Connect, "-".to_owned());
     loop {
@@ -325,9 +331,16 @@ async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
         let headers = pass_request(&asked.headers, &edge.me);
         match edge.upstream.ask(project, master, method, &request.target, headers).await {
             Ok(answer) => {
-                let transient = meaning(answer.parts.status).try_another_master();
+                let status = answer.parts.status;
+                let transient = meaning(status).try_another_master();
+                if transient {
+                    let why = Failure::Status(status.as_u16());
+                    project.handle_failed(master, why, clock::now());
+                } else {
+                    project.handle_ok(master);
+                }
                 if !transient || tried.len() >= project.masters.len() {
-                    return (answers::passed(edge, answer, method, status), Served::Pass);
+                    return (answers::passed(edge, answer, method, cache_status), Served::Pass);
                 }
             }
             Err(why) => {

@@ -22,7 +22,7 @@ pub(crate) async fn request(
     let result = match ask(&filling, master, &bytes).await {
         Ok((body, skip)) => {
             filling.handle_head(run);
-            pour(&filling, run, master, body, skip).await
+            pour(&filling, run, body, skip).await
         }
         Err(why) => Err(why),
     };
@@ -35,7 +35,7 @@ pub(crate) async fn request(
 /// it come before the run's first block.
 pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
     let master = answer.master;
-    if let Err(why) = pour(&filling, run, master, answer.body, skip).await {
+    if let Err(why) = pour(&filling, run, answer.body, skip).await {
         filling.handle_failed(run, master, why);
     }
 }
@@ -80,19 +80,14 @@ async fn ask(
 async fn pour(
     filling: &Arc<Filling>,
     run: RunId,
-    master: MasterId,
     mut body: Reading,
     mut skip: u64,
 ) -> Result<(), Failure> {
     let edge = &filling.edge;
-    let received = filling.object.project.masters.get(master).map(|m| &m.bytes);
     edge.counters.in_flight.inc();
     let _in_flight = OnDrop(|| edge.counters.in_flight.dec());
     while let Some(mut data) = body.next().await? {
         let count = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        if let Some(received) = received {
-            received.inc_by(count);
-        }
         let skipped = skip.min(count);
         data.advance(usize::try_from(skipped).unwrap_or(data.len()));
         skip = skip.saturating_sub(skipped);

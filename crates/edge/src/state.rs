@@ -49,7 +49,9 @@ pub(crate) struct Object {
 }
 
 impl Edge {
-    /// The held representation of a key. A head that cannot be read is a miss.
+    /// The held representation of a key. A miss is also what has a head that cannot be read, and
+    /// what can never be finished: parts of it cannot be joined to further ones, and the answer
+    /// that filled it has ended.
     pub(crate) fn lookup(
         &self,
         project: &Arc<Project>,
@@ -60,7 +62,11 @@ impl Edge {
         let head_bytes = rep.head();
         let head = StoredHead::from_bytes(&head_bytes).ok()?;
         let (project, target) = (Arc::clone(project), target.clone());
-        Some(Object { project, target, key, rep, head, head_bytes })
+        let object = Object { project, target, key, rep, head, head_bytes };
+        let usable = object.rep.is_complete()
+            || object.conditions().is_some()
+            || self.fillings.is_filling(&object);
+        usable.then_some(object)
     }
 
     /// The disk of a key.

@@ -16,6 +16,7 @@ use hyper_util::client::legacy::{Client, Error as ClientError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use model::Now;
 use rt::clock;
+use rt::metrics::Counter;
 
 use crate::params::Timeouts;
 use crate::project::Project;
@@ -64,6 +65,12 @@ impl Upstream {
         Self { client, timeouts }
     }
 
+    /// How long a client waits for a revalidation before it gets what is held, where that is
+    /// allowed: as long as a connection may take.
+    pub(crate) fn stale_wait(&self) -> Duration {
+        self.timeouts.connect
+    }
+
     /// Asks a master of the project for a target and waits for the head of its answer.
     pub(crate) async fn ask(
         &self,
@@ -92,7 +99,8 @@ impl Upstream {
             Err(_) => return Err(Failure::FirstByteTimeout),
         };
         let (parts, body) = answer.into_parts();
-        let body = Reading { body, patience: self.timeouts.between_bytes };
+        let patience = self.timeouts.between_bytes;
+        let body = Reading { body, patience, bytes: endpoint.bytes.clone() };
         Ok(Answer { parts, body, master, asked, got: clock::now() })
     }
 }
@@ -102,6 +110,7 @@ impl Upstream {
 pub(crate) struct Reading {
     body: Incoming,
     patience: Duration,
+    bytes: Counter,
 }
 
 impl Reading {
@@ -114,6 +123,7 @@ impl Reading {
                 Ok(Some(Err(_))) => return Err(Failure::Truncated),
                 Ok(Some(Ok(frame))) => {
                     if let Ok(data) = frame.into_data() {
+                        self.bytes.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
                         return Ok(Some(data));
                     }
                 }

@@ -1,5 +1,7 @@
 //! Filling: what is asked of masters, how often, and that every byte is right.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 mod support;
 
 use std::sync::Arc;

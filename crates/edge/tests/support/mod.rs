@@ -1,7 +1,9 @@
 //! An edge in this process, masters that do what a test tells them, and a client that checks every
 //! byte. All on 127.0.0.1 with ports of the kernel's choice.
 
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on fails")]
+#![allow(clippy::indexing_slicing, clippy::arithmetic_side_effects, reason = "the same")]
 
 pub mod client;
 pub mod edge;
