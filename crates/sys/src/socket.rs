@@ -21,15 +21,6 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets several sockets of one user bind the same address and share its traffic
-/// (`SO_REUSEPORT`). Set it before binding.
-///
-/// # Errors
-/// As `setsockopt(2)` has them.
-pub fn share_port(socket: &impl AsFd) -> io::Result<()> {
-    set(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)
-}
-
 /// Asks for a receive buffer of `bytes`: above the system's limit where this process may
 /// (`SO_RCVBUFFORCE`), else as much as the limit allows.
 ///
