@@ -139,7 +139,12 @@ impl Master {
                 .await;
             });
         }
-        while tasks.join_next().await.is_some() {}
+        while let Some(ended) = tasks.join_next().await {
+            // A role that lost one of its tasks must not look alive.
+            if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
+                std::panic::resume_unwind(panic);
+            }
+        }
         let catalogue = Arc::clone(catalogue);
         scan::off_worker(move || catalogue.flush()).await;
     }
@@ -157,6 +162,7 @@ fn status(answerer: &Answerer) -> serde_json::Value {
         "tree": answerer.tree.root().display().to_string(),
         "tree_state": state,
         "tree_lost_reason": reason,
+        "index_complete": answerer.watch.scanned(),
         "index_files": files,
         "hashed_files": hashed,
     })

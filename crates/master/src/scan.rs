@@ -22,8 +22,8 @@ struct Listing {
     directories: Vec<Vec<u8>>,
 }
 
-/// Walks the whole tree once.
-pub(crate) async fn scan(tree: Arc<Tree>, catalogue: Arc<Catalogue>, shutdown: Shutdown) {
+/// Walks the whole tree once; whether it came to the end.
+pub(crate) async fn scan(tree: Arc<Tree>, catalogue: Arc<Catalogue>, shutdown: Shutdown) -> bool {
     forget_gone(&tree, &catalogue, &shutdown).await;
     // Names from the root down to each directory still to be read.
     let mut ahead: Vec<Vec<Vec<u8>>> = vec![Vec::new()];
@@ -39,12 +39,12 @@ pub(crate) async fn scan(tree: Arc<Tree>, catalogue: Arc<Catalogue>, shutdown: S
         };
         for name in listing.files {
             if shutdown.is_triggered() {
-                return;
+                return false;
             }
             let names = directory.iter().chain([&name]).map(Vec::as_slice);
             let Ok(path) = TreePath::from_names(names) else { continue };
             if hash(&tree, &catalogue, path).await.is_err() {
-                return;
+                return false;
             }
         }
         for name in listing.directories.into_iter().rev() {
@@ -55,6 +55,7 @@ pub(crate) async fn scan(tree: Arc<Tree>, catalogue: Arc<Catalogue>, shutdown: S
     }
     let (files, hashed) = catalogue.figures();
     tracing::info!(files, hashed, "content index is complete");
+    true
 }
 
 /// Drops from the index what is no longer in the tree.

@@ -84,9 +84,13 @@ impl FileSource {
 
 impl Source for FileSource {
     async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
-        let mut range = match self.wanted.pop_front()? {
-            Wanted::Framing(bytes) => return Some(Ok(Piece::Bytes(bytes))),
-            Wanted::Content(range) => range,
+        let mut range = loop {
+            match self.wanted.pop_front()? {
+                Wanted::Framing(bytes) => return Some(Ok(Piece::Bytes(bytes))),
+                // The content of an empty file.
+                Wanted::Content(range) if range.is_empty() => {}
+                Wanted::Content(range) => break range,
+            }
         };
         match self.read(&range).await {
             Ok(chunk) => {
@@ -100,7 +104,7 @@ impl Source for FileSource {
             Err(error) => {
                 self.broken_off.inc();
                 tracing::warn!(why = crate::with_causes(&error), "response broken off");
-                Some(Err(BodyError(Box::new(error))))
+                Some(Err(BodyError::Source(Box::new(error))))
             }
         }
     }

@@ -2,6 +2,7 @@
 //! changes.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rt::metrics::{Gauge, master as metric};
@@ -30,18 +31,29 @@ pub(crate) enum Presence {
 #[derive(Debug)]
 pub(crate) struct Watch {
     presence: watch::Sender<Presence>,
+    /// Whether every file of the tree was hashed since it came up.
+    scanned: AtomicBool,
     tree_up: Gauge,
 }
 
 impl Watch {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let tree_up = metrics.gauge(&metric::TREE_UP, &[]);
-        Self { presence: watch::Sender::new(Presence::Unknown), tree_up }
+        Self {
+            presence: watch::Sender::new(Presence::Unknown),
+            scanned: AtomicBool::new(false),
+            tree_up,
+        }
     }
 
     /// What the last look saw.
     pub(crate) fn presence(&self) -> Presence {
         self.presence.borrow().clone()
+    }
+
+    /// Whether the whole tree was walked through since it came up.
+    pub(crate) fn scanned(&self) -> bool {
+        self.scanned.load(Ordering::Relaxed)
     }
 
     /// Takes down what somebody saw when opening the root.
@@ -99,8 +111,10 @@ impl Watch {
                 }
                 () = shutdown.wait() => return,
             }
+            self.scanned.store(false, Ordering::Relaxed);
             if wanted_up {
-                scan(Arc::clone(&tree), Arc::clone(&catalogue), shutdown.clone()).await;
+                let whole = scan(Arc::clone(&tree), Arc::clone(&catalogue), shutdown.clone()).await;
+                self.scanned.store(whole, Ordering::Relaxed);
             }
         }
     }
