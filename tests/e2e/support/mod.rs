@@ -5,21 +5,21 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// The program under test.
-pub fn cacheboy() -> Command {
+pub(crate) fn cacheboy() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cacheboy"));
     command.env_remove("CACHEBOY_LOG");
     command
 }
 
 /// What a finished command left.
-pub struct Ran {
-    pub code: i32,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 /// Runs a command to its end.
-pub fn output(command: &mut Command) -> Ran {
+pub(crate) fn output(command: &mut Command) -> Ran {
     let program = command.get_program().to_owned();
     let output = command.output().unwrap_or_else(|error| {
         panic!("cannot run {}: {error}: tests/run installs it", program.display())
@@ -33,7 +33,7 @@ pub fn output(command: &mut Command) -> Ran {
 
 /// Waits for a condition; fails loudly when it does not come.
 #[allow(clippy::disallowed_methods, reason = "a real deadline for real processes")]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < deadline, "waited 20 s in vain: {what}");
