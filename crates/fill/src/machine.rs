@@ -41,7 +41,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { runs_max: 8, ahead_max: 2, gap_blocks_max: 2, split_blocks_min: 8 }
+        Self { runs_max: 8, ahead_max: 2, gap_blocks_max: 2, split_blocks_min: 16 }
     }
 }
 
@@ -95,7 +95,7 @@ pub enum Reach {
 }
 
 /// `at`: where the client is blocked or last was; it will read on to `until`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Want {
     at: u32,
     until: u32,
@@ -169,7 +169,7 @@ impl Fill {
 
     /// How near a block is that is not held.
     pub fn reach(&self, block: u32) -> Reach {
-        match self.runs.values().find(|r| r.blocks.contains(&block)).map(|r| r.phase) {
+        match self.run_of(block).map(|r| r.phase) {
             None | Some(Phase::Unasked) => Reach::Unasked,
             Some(Phase::Asked) => Reach::Asked,
             Some(Phase::Streaming | Phase::Storing) => Reach::Coming,
@@ -179,9 +179,12 @@ impl Fill {
     /// The client is blocked at `blocks.start` (or about to read it) and will read to
     /// `blocks.end`. Replaces what it wanted before.
     pub fn handle_want(&mut self, client: ClientId, blocks: Range<u32>) {
-        let until = blocks.end.min(self.geometry.blocks());
-        self.clients.insert(client, Want { at: blocks.start, until });
-        self.unplanned = true;
+        let want = Want { at: blocks.start, until: blocks.end.min(self.geometry.blocks()) };
+        let before = self.clients.insert(client, want);
+        // A reader that moves on behind a run changes nothing: this is its usual call.
+        let same_end = before.is_some_and(|b| b.until == want.until);
+        let near = self.run_of(want.at).is_some_and(|r| !self.is_far(want.at, r));
+        self.unplanned |= before != Some(want) && !(same_end && near);
     }
 
     /// The client has all it wanted, or is gone.
@@ -351,53 +354,62 @@ impl Fill {
                 if self.is_in_flight(block) {
                     self.split(block);
                 } else {
-                    self.start(block, &wanted, held, true);
+                    self.start(block, &wanted, held, Some(&blocked));
                 }
             }
         }
         for range in &wanted {
-            for block in range.clone() {
+            let mut block = range.start;
+            while block < range.end {
                 if self.runs.len() >= self.limits.ahead_max {
                     return;
                 }
-                if !self.parked.contains(&block) && !self.is_in_flight(block) && !held(block) {
-                    self.start(block, &wanted, held, false);
+                if let Some(run) = self.run_of(block) {
+                    block = run.blocks.end;
+                    continue;
                 }
+                if !self.parked.contains(&block) && !held(block) {
+                    self.start(block, &wanted, held, None);
+                }
+                block = block.saturating_add(1);
             }
         }
     }
 
-    /// Starts a run at `block` that reaches as far as blocks are wanted, missing and not in
-    /// flight; over parked ones only when somebody is blocked on it.
+    /// Starts a run at `block` that reaches as far as blocks are wanted, missing and not in flight.
+    /// With the blocks that clients are `blocked` on it goes over parked ones too, and leaves to
+    /// a run of its own what would come late in this one.
     fn start(
         &mut self,
         block: u32,
         wanted: &[Range<u32>],
         held: &dyn Fn(u32) -> bool,
-        blocked: bool,
+        blocked: Option<&BTreeSet<u32>>,
     ) {
         let until = wanted.iter().find(|r| r.contains(&block)).map_or(block, |r| r.end);
         let in_flight = self.runs.values().map(|r| r.blocks.start).filter(|b| *b > block).min();
-        let limit = until.min(in_flight.unwrap_or(u32::MAX)).max(block.saturating_add(1));
-        let after = block.saturating_add(1)..limit;
-        let end = after
-            .into_iter()
-            .find(|b| held(*b) || (!blocked && self.parked.contains(b)))
-            .unwrap_or(limit);
+        let far = block.saturating_add(self.limits.split_blocks_min)..;
+        let far = blocked.and_then(|all| all.range(far).find(|b| !held(**b)).copied());
+        let limit = until.min(in_flight.unwrap_or(u32::MAX)).min(far.unwrap_or(u32::MAX));
+        let next = block.saturating_add(1);
+        let end = (next..limit)
+            .find(|b| held(*b) || (blocked.is_none() && self.parked.contains(b)))
+            .unwrap_or(limit.max(next));
         for block in block..end {
             self.parked.remove(&block);
         }
         self.insert(Run::new(block..end, self.geometry));
     }
 
-    /// Takes what those blocked at `block` want out of the run that would reach it late.
+    /// Takes what those blocked at `block` want out of the run that would come to it late.
     fn split(&mut self, block: u32) {
-        let min = self.limits.split_blocks_min;
-        let is_far =
-            |r: &&mut Run| r.blocks.contains(&block) && block.saturating_sub(r.blocks.start) >= min;
+        if !self.run_of(block).is_some_and(|r| self.is_far(block, r)) {
+            return;
+        }
         let blocked = self.clients.values().filter(|w| w.at == block);
         let until = blocked.map(|w| w.until).max().unwrap_or(block);
-        let Some(run) = self.runs.values_mut().find(is_far) else { return };
+        let run = self.runs.values_mut().find(|r| r.blocks.contains(&block));
+        let Some(run) = run else { return };
         let end = until.min(run.blocks.end);
         run.blocks.end = block;
         self.insert(Run::new(block..end, self.geometry));
@@ -410,8 +422,17 @@ impl Fill {
         id
     }
 
+    fn run_of(&self, block: u32) -> Option<&Run> {
+        self.runs.values().find(|r| r.blocks.contains(&block))
+    }
+
     fn is_in_flight(&self, block: u32) -> bool {
-        self.runs.values().any(|r| r.blocks.contains(&block))
+        self.run_of(block).is_some()
+    }
+
+    /// Whether a client that is blocked on `block` would wait too long for `run` to come there.
+    fn is_far(&self, block: u32, run: &Run) -> bool {
+        block.saturating_sub(run.blocks.start) >= self.limits.split_blocks_min
     }
 
     fn is_wanted_soon(&self, left: &Range<u32>) -> bool {
