@@ -89,12 +89,17 @@ fn lookup_and_explain_work_without_a_network() {
     }
     let unknown = explain("nobody.example");
     assert_eq!(unknown.code, 1);
-    assert!(unknown.err.contains("videolan.cdn.example"), "it names what there is: {}", unknown.err);
+    assert!(
+        unknown.err.contains("videolan.cdn.example"),
+        "it names what there is: {}",
+        unknown.err
+    );
 }
 
 #[test]
 fn wrong_usage_is_exit_code_2() {
-    for arguments in [&["edge"][..], &["explain", "1.2.3.4", "a.example"], &["unknown"], &["check"]] {
+    for arguments in [&["edge"][..], &["explain", "1.2.3.4", "a.example"], &["unknown"], &["check"]]
+    {
         assert_eq!(output(cacheboy().args(arguments)).code, 2, "{arguments:?}");
     }
 }

@@ -85,8 +85,17 @@ fn the_check_holds() {
     assert_eq!(
         names,
         [
-            "resolve", "resolve-ipv6", "host", "download", "hit", "ranges", "download-ipv6",
-            "edge-killed", "master-killed", "masters-killed", "weight"
+            "resolve",
+            "resolve-ipv6",
+            "host",
+            "download",
+            "hit",
+            "ranges",
+            "download-ipv6",
+            "edge-killed",
+            "master-killed",
+            "masters-killed",
+            "weight"
         ]
     );
     assert_eq!((ran.code, &document["ok"]), (0, &Value::Bool(true)));
@@ -122,13 +131,18 @@ fn real_clients_are_served_and_everything_stops() {
         let original = demo.dir.path().join("master1/tree/vlc/4.0.0/NEWS");
         assert_eq!(sha256(&file), sha256(&original));
     }
-    let resumed = curl(&["-r", "100-199", "-o", file.to_str().unwrap(), "-D", "-"], "/vlc/4.0.0/NEWS");
+    let resumed =
+        curl(&["-r", "100-199", "-o", file.to_str().unwrap(), "-D", "-"], "/vlc/4.0.0/NEWS");
     assert!(resumed.starts_with("HTTP/1.1 206"), "{resumed}");
     assert_eq!(std::fs::metadata(&file).unwrap().len(), 100);
 
     // explain: the node, the entry that decided, and a word for each node left out.
-    let why = output(cacheboy().args(["explain", "--config"]).arg(demo.config("ns1", "dns"))
-        .args(["114.160.0.1", "videolan.cdn.example"]));
+    let why = output(
+        cacheboy()
+            .args(["explain", "--config"])
+            .arg(demo.config("ns1", "dns"))
+            .args(["114.160.0.1", "videolan.cdn.example"]),
+    );
     for wanted in ["AS4713", "mirror1-au", "pool-not-reached", "mirror1-us"] {
         assert!(why.out.contains(wanted), "{wanted}: {}", why.out);
     }
@@ -143,9 +157,13 @@ fn real_clients_are_served_and_everything_stops() {
 fn invalid_edit_changes_nothing(demo: &Demo) {
     let map = demo.dir.path().join("maps/steering.toml");
     let good = std::fs::read_to_string(&map).unwrap();
-    std::fs::write(&map, good.replace("europe  = { mirror1-de = 100 }", "europe = { mirror9 = 1 }"))
-        .unwrap();
-    let status = || output(Command::new("curl").args(["-sS", "http://127.77.0.31:7081/status"])).out;
+    std::fs::write(
+        &map,
+        good.replace("europe  = { mirror1-de = 100 }", "europe = { mirror9 = 1 }"),
+    )
+    .unwrap();
+    let status =
+        || output(Command::new("curl").args(["-sS", "http://127.77.0.31:7081/status"])).out;
     until("the fault shows in /status", || status().contains("mirror9"));
     let answer = demo.dig(&["+short", "videolan.cdn.example", "+subnet=87.128.0.0/24"]);
     assert_eq!(answer, "127.77.0.13\n");

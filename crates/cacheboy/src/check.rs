@@ -87,7 +87,9 @@ fn check_database(path: &Path) -> Result<String> {
     };
     match opened.describe() {
         [] => bail!("nothing in it"),
-        [info, ..] => Ok(format!("{}, {} networks: {}", info.kind, info.networks, info.description)),
+        [info, ..] => {
+            Ok(format!("{}, {} networks: {}", info.kind, info.networks, info.description))
+        }
     }
 }
 

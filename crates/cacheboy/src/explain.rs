@@ -64,8 +64,11 @@ fn unprobed(map: nodemap::AdminMap) -> NodeMap {
 fn project(map: &NodeMap, name: &str) -> Result<Name> {
     let wanted = name.trim_end_matches('.').to_ascii_lowercase();
     let is_meant = |(short, project): &(&Name, &nodemap::Project)| {
-        let host_is = |host: &HostPattern| matches!(host, HostPattern::Exact(h) if h.as_str() == wanted);
-        project.name.as_str() == wanted || short.as_str() == wanted || project.hosts.iter().any(host_is)
+        let host_is =
+            |host: &HostPattern| matches!(host, HostPattern::Exact(h) if h.as_str() == wanted);
+        project.name.as_str() == wanted
+            || short.as_str() == wanted
+            || project.hosts.iter().any(host_is)
     };
     match map.map.projects.iter().find(is_meant) {
         Some((short, _)) => Ok(short.clone()),

@@ -107,12 +107,14 @@ fn family_of(qtype: u16) -> Option<Family> {
 }
 
 /// The class of the client behind a query; the scope is meant for its client subnet option.
+///
+/// A client that asks not to be located (source length 0) is served as its resolver is, which the
+/// resolver's own address tells (RFC 7871 section 7.1.2); the scope is then 0, as it must be.
 fn locate(steering: &Steering, head: &Head<'_>, peer: IpAddr) -> Hit {
-    match head.edns.and_then(|edns| edns.subnet) {
-        Some(subnet) => match subnet.network() {
-            Some(network) => steering.table().lookup_net(network),
-            None => steering.table().unlocated(),
-        },
+    let subnet = head.edns.and_then(|edns| edns.subnet);
+    match subnet.map(|subnet| subnet.network()) {
+        Some(Some(network)) => steering.table().lookup_net(network),
+        Some(None) => Hit { scope: 0, ..steering.table().lookup(peer.to_canonical()) },
         None => steering.table().lookup(peer.to_canonical()),
     }
 }

@@ -62,8 +62,7 @@ impl FromStr for HostName {
 impl HostName {
     /// Whether this name is `zone` or lies below it.
     pub fn is_in(&self, zone: &HostName) -> bool {
-        self == zone
-            || self.0.strip_suffix(zone.as_str()).is_some_and(|left| left.ends_with('.'))
+        self == zone || self.0.strip_suffix(zone.as_str()).is_some_and(|left| left.ends_with('.'))
     }
 }
 

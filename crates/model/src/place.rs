@@ -119,7 +119,10 @@ impl CountryCode {
     /// The continent this country lies in by the usual table (GeoNames), for databases that give
     /// none; `None` for codes that are not a place.
     pub fn continent(self) -> Option<Continent> {
-        COUNTRIES.iter().find(|(_, list)| contains_code(list, self.0)).map(|(continent, _)| *continent)
+        COUNTRIES
+            .iter()
+            .find(|(_, list)| contains_code(list, self.0))
+            .map(|(continent, _)| *continent)
     }
 }
 

@@ -120,9 +120,18 @@ mod tests {
 
     #[test]
     fn what_is_not_exact_is_refused() {
-        for bad in ["", "1", "1Gbit/s", "1 gbit/s", "-1 Gbit/s", "0.5 bit/s", "1e3 bit/s", ". B",
-            "99999999999 TiB", "1.0000001 TB"]
-        {
+        for bad in [
+            "",
+            "1",
+            "1Gbit/s",
+            "1 gbit/s",
+            "-1 Gbit/s",
+            "0.5 bit/s",
+            "1e3 bit/s",
+            ". B",
+            "99999999999 TiB",
+            "1.0000001 TB",
+        ] {
             assert_eq!(bad.parse::<Rate>(), Err(QuantityError::Rate), "{bad}");
             assert_eq!(bad.parse::<ByteCount>(), Err(QuantityError::Bytes), "{bad}");
         }

@@ -140,12 +140,7 @@ fn bind_private(path: &std::path::Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-async fn serve(
-    listener: Listener,
-    metrics: Metrics,
-    status: StatusBoard,
-    shutdown: Shutdown,
-) {
+async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
         let Ok(slot) = slots.clone().acquire_owned().await else { return };

@@ -75,8 +75,9 @@ async fn exchange(ask: Get) -> Result<Reply, GetError> {
         return Err(bad_url());
     }
     let stream = connect(&ask, authority.host(), authority.port_u16().unwrap_or(80)).await?;
-    let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(GetError::Protocol)?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(GetError::Protocol)?;
     let driver = tokio::spawn(connection);
     let path = ask.url.path_and_query().map_or("/", |p| p.as_str());
     let mut request = Request::new(Empty::<Bytes>::new());
@@ -150,7 +151,8 @@ mod tests {
     #[tokio::test]
     async fn asks_through_another_address_and_reads_the_whole_body() {
         let (address, seen) = one_shot(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await;
-        let reply = get(Get { connect_to: Some(address), ..ask("http://[2001:db8::1]:81/a?b") }).await;
+        let reply =
+            get(Get { connect_to: Some(address), ..ask("http://[2001:db8::1]:81/a?b") }).await;
         let reply = reply.unwrap();
         assert_eq!((reply.status, &reply.body[..]), (StatusCode::OK, &b"ok"[..]));
         let head = seen.await.unwrap();

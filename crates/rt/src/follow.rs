@@ -140,7 +140,9 @@ impl Follower {
             let mut answered = false;
             for source in sources {
                 // A source that answers is asked again at once; the next one only when it fails.
-                while let Ok(()) = self.poll(source).await.map_err(|error| self.note(source, &error)) {
+                while let Ok(()) =
+                    self.poll(source).await.map_err(|error| self.note(source, &error))
+                {
                     answered = true;
                 }
             }
@@ -196,8 +198,7 @@ impl Follower {
         if self.generation() != 0 {
             tokio::time::sleep(FILE_POLL).await;
         }
-        let bytes =
-            file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).map_err(PollError::Read)?;
+        let bytes = file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).map_err(PollError::Read)?;
         Ok(Some(bytes))
     }
 
@@ -245,7 +246,12 @@ impl Follower {
         }
         let line = format!("{source:?} {reason} {chain}");
         if self.error_shown != line {
-            tracing::warn!(?source, reason, error = chain, "node map poll failed, going on with the last good");
+            tracing::warn!(
+                ?source,
+                reason,
+                error = chain,
+                "node map poll failed, going on with the last good"
+            );
             self.error_shown = line;
         }
     }

@@ -10,7 +10,8 @@ const HEAD: &str = "# Metrics\n\n\
     Names are stable. This page is printed from the tables in `crates/rt/src/metrics`.\n";
 
 fn section(page: &mut String, title: &str, table: &[Metric]) {
-    write!(page, "\n## {title}\n\n| Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n").unwrap();
+    write!(page, "\n## {title}\n\n| Metric | Kind | Labels | Meaning |\n|---|---|---|---|\n")
+        .unwrap();
     for metric in table {
         let kind = match metric.kind {
             Kind::Counter => "counter",

@@ -61,7 +61,6 @@ pub enum CompileError {
 pub struct ClassTable {
     v4: Runs<u32, ClassId>,
     v6: Runs<u128, ClassId>,
-    unlocated: ClassId,
     /// What it was compiled from.
     maps: BTreeMap<Name, SteeringMap>,
     lists: BTreeMap<Name, MapLists>,
@@ -99,10 +98,9 @@ impl ClassTable {
         let v6 =
             compiler.runs(locator.ranges_v6().map(|(first, _, evidence)| (first, evidence)))?;
         let v6 = with_mapped(&v6, &v4);
-        let unlocated = compiler.class_of(Evidence::default())?;
         let classes = compiler.by_lists.len();
         let lists = compiler.finish();
-        Ok(Self { v4, v6, unlocated, maps: maps.clone(), lists, classes })
+        Ok(Self { v4, v6, maps: maps.clone(), lists, classes })
     }
 
     /// The class of `address` and the shortest prefix of that class around it (S2).
@@ -117,15 +115,9 @@ impl ClassTable {
     /// address. The scope may be longer than the network (RFC 7871 section 7.2.1); it is always
     /// true for every address inside it.
     ///
-    /// A network of length 0 carries no client (RFC 7871 section 7.1.2): ask
-    /// [`ClassTable::unlocated`] instead.
+    /// A network of length 0 carries no client (RFC 7871 section 7.1.2): look the resolver up instead.
     pub fn lookup_net(&self, network: IpNet) -> Hit {
         self.lookup(network.network())
-    }
-
-    /// The class of clients of whom nothing is known, which every map sends to its default.
-    pub fn unlocated(&self) -> Hit {
-        Hit { class: self.unlocated, scope: 0 }
     }
 
     /// The ordered pools that `map` gives to `class`.

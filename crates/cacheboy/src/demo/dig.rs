@@ -129,5 +129,8 @@ pub(crate) async fn ask_tcp(question: &Question) -> Result<Answer> {
         std::io::Result::Ok(answer)
     };
     let answer = tokio::time::timeout(TIMEOUT, exchange).await;
-    Answer::decode(&answer.context("no answer from ns1 over TCP")?.context("cannot ask ns1 by TCP")?, 2)
+    Answer::decode(
+        &answer.context("no answer from ns1 over TCP")?.context("cannot ask ns1 by TCP")?,
+        2,
+    )
 }

@@ -26,9 +26,6 @@ pub(crate) const PROBE_FALL: u64 = 2;
 /// How long a dead node may still be answered, milliseconds: fall x interval + timeout + 1 s.
 pub(crate) const DETECT_MS: u64 = PROBE_FALL * PROBE_INTERVAL_MS + PROBE_TIMEOUT_MS + 1000;
 
-
-
-
 const MAPS: [(&str, &str); 3] = [
     ("nodes.toml", include_str!("../../demo/maps/nodes.toml")),
     ("projects.toml", include_str!("../../demo/maps/projects.toml")),
@@ -166,7 +163,11 @@ impl Layout {
                 format!("[master]\nlisten = [\"{ip}:{HTTP_PORT}\"]\ntree = {}\n", quoted(&tree))
             }
             Role::Edge => {
-                let ipv6 = if name == IPV6_EDGE { format!(", \"[::1]:{HTTP_PORT}\"") } else { String::new() };
+                let ipv6 = if name == IPV6_EDGE {
+                    format!(", \"[::1]:{HTTP_PORT}\"")
+                } else {
+                    String::new()
+                };
                 format!(
                     "{follow}[edge]\nlisten = [\"{ip}:{HTTP_PORT}\"{ipv6}]\n\n\
                      [[edge.store]]\npath = \"cache\"\nsize = \"1 GiB\"\n"

@@ -25,7 +25,8 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     // A temporary folder lives as long as this value.
     let temporary = match &args.dir {
         Some(dir) => {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", dir.display()))?;
             None
         }
         None => Some(tempfile::tempdir().context("cannot make a temporary folder")?),
@@ -134,12 +135,20 @@ async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
         println!("{document:#}");
         return Ok(());
     }
-    println!("The network is up after {:.1} s, in {}\n", ready_ms as f64 / 1e3, network.layout.dir.display());
+    println!(
+        "The network is up after {:.1} s, in {}\n",
+        ready_ms as f64 / 1e3,
+        network.layout.dir.display()
+    );
     println!("{:<12} {:<8} {:<18} {:<18} STATE", "NAME", "ROLE", "ADDRESS", "ADMIN");
     for host in &HOSTS {
         println!(
             "{:<12} {:<8} {:<18} {:<18} {}",
-            host.name, host.role.word(), host.address().to_string(), host.admin().to_string(), state(host)
+            host.name,
+            host.role.word(),
+            host.address().to_string(),
+            host.admin().to_string(),
+            state(host)
         );
     }
     let (dns, edge) = (host_named("ns1"), host_named("mirror1-de"));
@@ -150,7 +159,12 @@ async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
          dig @{} -p {} {NAME} +subnet=87.128.0.0/24\n  \
          dig @{} -p {} {NAME} +subnet=1.128.0.0/24\n  \
          dig @{} -p {} {NAME} AAAA +subnet=2003:40::/48",
-        dns.ip(), dns.address().port(), dns.ip(), dns.address().port(), dns.ip(), dns.address().port()
+        dns.ip(),
+        dns.address().port(),
+        dns.ip(),
+        dns.address().port(),
+        dns.ip(),
+        dns.address().port()
     );
     println!(
         "\nDownload from the node that the first one got (twice: the second is a hit):\n  \
@@ -163,7 +177,8 @@ async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
     );
     println!(
         "\nChange a weight in {} and ask again.\nWhat a process sees of itself: curl http://{}/status (or /metrics)\n\nCtrl-C stops everything.",
-        network.layout.maps().join("steering.toml").display(), edge.admin()
+        network.layout.maps().join("steering.toml").display(),
+        edge.admin()
     );
     Ok(())
 }

@@ -42,7 +42,8 @@ impl Network {
     /// Starts one process that is not running.
     pub(crate) fn start_host(&mut self, host: &'static Host) -> Result<()> {
         let log = File::options().create(true).append(true).open(self.layout.log(host));
-        let log = log.with_context(|| format!("cannot write {}", self.layout.log(host).display()))?;
+        let log =
+            log.with_context(|| format!("cannot write {}", self.layout.log(host).display()))?;
         let program = std::env::current_exe().context("cannot find this program on disk")?;
         let child = Command::new(program)
             .args([host.role.word(), "--end-with-parent", "--config"])
@@ -77,8 +78,11 @@ impl Network {
                 Some(reason) => reason,
             };
             if rt::clock::now() > deadline {
-                bail!("not ready after {} s: {waiting_for}: see the logs in {}",
-                    READY.as_secs(), self.layout.dir.display());
+                bail!(
+                    "not ready after {} s: {waiting_for}: see the logs in {}",
+                    READY.as_secs(),
+                    self.layout.dir.display()
+                );
             }
             tokio::time::sleep(LOOK).await;
         }

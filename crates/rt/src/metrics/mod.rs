@@ -151,7 +151,12 @@ mod tests {
             let rest = metric.name.strip_prefix("cacheboy_").unwrap();
             let role = rest.split('_').next().unwrap();
             assert!(["host", "dns", "edge", "health", "master"].contains(&role), "{}", metric.name);
-            assert_eq!(metric.name.ends_with("_total"), metric.kind == Kind::Counter, "{}", metric.name);
+            assert_eq!(
+                metric.name.ends_with("_total"),
+                metric.kind == Kind::Counter,
+                "{}",
+                metric.name
+            );
             assert!(metric.help.ends_with('.'), "{}", metric.name);
         }
     }

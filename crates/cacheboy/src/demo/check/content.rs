@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::steering::CLIENTS;
 use super::{Figures, figures};
 use crate::demo::content::Item;
-use crate::demo::layout::{HOST, HTTP_PORT, HOSTS, Host, IPV6_EDGE, Role, host_named};
+use crate::demo::layout::{HOST, HOSTS, HTTP_PORT, Host, IPV6_EDGE, Role, host_named};
 use crate::demo::network::get;
 
 /// Files that the later steps keep for failed masters stay cold until then.
@@ -41,12 +41,17 @@ pub(super) async fn fetch_whole(edge: SocketAddr, item: &Item) -> Result<Reply> 
     let reply = fetch(edge, &item.path, None).await?;
     ensure!(
         reply.status == StatusCode::OK,
-        "{} from {edge}: {} ({})", item.path, reply.status, cache_status(&reply)
+        "{} from {edge}: {} ({})",
+        item.path,
+        reply.status,
+        cache_status(&reply)
     );
     let digest: [u8; 32] = Sha256::digest(&reply.body).into();
     ensure!(
         digest == item.sha256,
-        "{} from {edge}: {} bytes with the wrong SHA-256", item.path, reply.body.len()
+        "{} from {edge}: {} bytes with the wrong SHA-256",
+        item.path,
+        reply.body.len()
     );
     Ok(reply)
 }
@@ -73,7 +78,9 @@ async fn sent_by(master: &Host) -> Result<u64> {
         let family = series.split('{').next()?;
         (family == name).then(|| value.parse::<u64>().ok()).flatten()
     });
-    values.reduce(|sum, value| sum + value).with_context(|| format!("{} shows no {name}", master.name))
+    values
+        .reduce(|sum, value| sum + value)
+        .with_context(|| format!("{} shows no {name}", master.name))
 }
 
 /// Body bytes that all masters have sent.
@@ -99,7 +106,8 @@ pub(super) async fn host(items: &[Item]) -> Result<Figures> {
     let reply = get(&url, Some(edge), None).await?;
     ensure!(
         reply.status == StatusCode::MISDIRECTED_REQUEST,
-        "stranger.example got {} instead of 421", reply.status
+        "stranger.example got {} instead of 421",
+        reply.status
     );
     Ok(figures([("host", HOST.into()), ("unknown_host", 421.into())]))
 }
@@ -123,7 +131,8 @@ pub(super) async fn download(items: &[Item]) -> Result<Figures> {
     let held = item(items, "/vlc/4.0.0/README.txt")?.bytes;
     ensure!(
         sent == bytes - held,
-        "the masters sent {sent} bytes for {} bytes that were missing", bytes - held
+        "the masters sent {sent} bytes for {} bytes that were missing",
+        bytes - held
     );
     Ok(figures([
         ("nodes", answered_nodes().len().into()),
@@ -154,7 +163,8 @@ pub(super) async fn hit(items: &[Item]) -> Result<Figures> {
 pub(super) async fn ranges(items: &[Item]) -> Result<Figures> {
     let (node, piece) = ("mirror1-au", 256 * 1024);
     let edge = host_named(node).address();
-    let file = items.iter().find(|item| item.path.ends_with(".exe")).context("a file for ranges")?;
+    let file =
+        items.iter().find(|item| item.path.ends_with(".exe")).context("a file for ranges")?;
     let before = sent_by_masters().await?;
     let mut whole = vec![0; usize::try_from(file.bytes)?];
     let mut starts: Vec<u64> = (0..file.bytes).step_by(piece).collect();
@@ -170,7 +180,9 @@ pub(super) async fn ranges(items: &[Item]) -> Result<Figures> {
         ensure!(
             reply.status == StatusCode::PARTIAL_CONTENT
                 && reply.headers.get(header::CONTENT_RANGE).is_some_and(|v| v == wanted.as_str()),
-            "range {start}-{end}: {} {:?}", reply.status, reply.headers.get(header::CONTENT_RANGE)
+            "range {start}-{end}: {} {:?}",
+            reply.status,
+            reply.headers.get(header::CONTENT_RANGE)
         );
         let place = usize::try_from(*start)?..=usize::try_from(end)?;
         whole.get_mut(place).context("inside the file")?.copy_from_slice(&reply.body);

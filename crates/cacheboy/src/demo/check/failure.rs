@@ -40,7 +40,11 @@ pub(super) async fn edge_killed(network: &mut Network, items: &[Item]) -> Result
         if address != edge.ip() {
             break address;
         }
-        ensure!(ms_since(killed) <= DETECT_MS, "still answered {} ms after its death", ms_since(killed));
+        ensure!(
+            ms_since(killed) <= DETECT_MS,
+            "still answered {} ms after its death",
+            ms_since(killed)
+        );
         sleep(LOOK).await;
     };
     let gone_ms = ms_since(killed);
@@ -55,7 +59,11 @@ pub(super) async fn edge_killed(network: &mut Network, items: &[Item]) -> Result
     network.start_host(edge)?;
     let started = rt::clock::now();
     while dig::ask_udp(&question).await?.address()? != edge.ip() {
-        ensure!(ms_since(started) <= RECOVER_MS, "not answered again after {} ms", ms_since(started));
+        ensure!(
+            ms_since(started) <= RECOVER_MS,
+            "not answered again after {} ms",
+            ms_since(started)
+        );
         sleep(LOOK).await;
     }
     let back_ms = ms_since(started);
@@ -91,7 +99,8 @@ pub(super) async fn masters_killed(network: &mut Network, items: &[Item]) -> Res
     let error = fetch(edge, &missing.path, None).await?;
     ensure!(
         [StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT].contains(&error.status),
-        "a file that nobody holds got {}", error.status
+        "a file that nobody holds got {}",
+        error.status
     );
     let proxy_status = error.headers.get("proxy-status").and_then(|v| v.to_str().ok());
     let proxy_status = proxy_status.context("the error has no Proxy-Status")?.to_owned();
@@ -124,7 +133,8 @@ pub(super) async fn weight(network: &Network) -> Result<Figures> {
     let text = fs::read_to_string(&file).context("cannot read the map")?;
     let (old, new) = ("mirror1-au = 50, mirror1-us = 50", "mirror1-au = 80, mirror1-us = 20");
     ensure!(text.contains(old), "{} has no {old:?}", file.display());
-    rt::file::write_atomic(&file, text.replace(old, new).as_bytes()).context("cannot edit the map")?;
+    rt::file::write_atomic(&file, text.replace(old, new).as_bytes())
+        .context("cannot edit the map")?;
     let edited = rt::clock::now();
     loop {
         let begun_ms = ms_since(edited);

@@ -53,28 +53,57 @@ pub(super) async fn run(
             steps.push(step);
         }};
     }
-    step!("resolve", "eight clients and more, by UDP and TCP, get the node that the maps name",
-        steering::resolve());
-    step!("resolve-ipv6", "IPv6 clients get the AAAA of the node that the maps name",
-        steering::resolve_ipv6());
-    step!("host", "clients arrive by the project's own host name; an unknown Host gets 421",
-        content::host(items));
-    step!("download", "every file whole from every answered node, SHA-256 right, each byte once from the masters",
-        content::download(items));
-    step!("hit", "the second client of a node is a hit and costs the masters nothing",
-        content::hit(items));
-    step!("ranges", "a client that asks only for ranges fills the cache; whole and multi ranges are exact",
-        content::ranges(items));
-    step!("download-ipv6", "a download over IPv6 is exact",
-        content::ipv6(items));
-    step!("edge-killed", "a killed edge leaves the answers in time, comes back by itself, its cache warm",
-        failure::edge_killed(network, items));
-    step!("master-killed", "with one master gone uncached files still come",
-        failure::master_killed(network, items));
-    step!("masters-killed", "with all masters gone held files come, others get a clear 502 or 504; it recovers by itself",
-        failure::masters_killed(network, items));
-    step!("weight", "an edited weight is live within 3 s, counted on 2,000 answers",
-        failure::weight(network));
+    step!(
+        "resolve",
+        "eight clients and more, by UDP and TCP, get the node that the maps name",
+        steering::resolve()
+    );
+    step!(
+        "resolve-ipv6",
+        "IPv6 clients get the AAAA of the node that the maps name",
+        steering::resolve_ipv6()
+    );
+    step!(
+        "host",
+        "clients arrive by the project's own host name; an unknown Host gets 421",
+        content::host(items)
+    );
+    step!(
+        "download",
+        "every file whole from every answered node, SHA-256 right, each byte once from the masters",
+        content::download(items)
+    );
+    step!(
+        "hit",
+        "the second client of a node is a hit and costs the masters nothing",
+        content::hit(items)
+    );
+    step!(
+        "ranges",
+        "a client that asks only for ranges fills the cache; whole and multi ranges are exact",
+        content::ranges(items)
+    );
+    step!("download-ipv6", "a download over IPv6 is exact", content::ipv6(items));
+    step!(
+        "edge-killed",
+        "a killed edge leaves the answers in time, comes back by itself, its cache warm",
+        failure::edge_killed(network, items)
+    );
+    step!(
+        "master-killed",
+        "with one master gone uncached files still come",
+        failure::master_killed(network, items)
+    );
+    step!(
+        "masters-killed",
+        "with all masters gone held files come, others get a clear 502 or 504; it recovers by itself",
+        failure::masters_killed(network, items)
+    );
+    step!(
+        "weight",
+        "an edited weight is live within 3 s, counted on 2,000 answers",
+        failure::weight(network)
+    );
     let failed = steps.iter().filter(|step| step.outcome.is_err()).count();
     if json {
         println!("{:#}", document(&steps, ready_ms, failed == 0));

@@ -56,10 +56,16 @@ async fn ask_both(client: &Client, expected: IpAddr) -> Result<u8> {
         ensure!(
             address == expected,
             "{} ({}) got {address} over {transport} instead of {expected} ({})",
-            client.subnet, client.whose, client.node
+            client.subnet,
+            client.whose,
+            client.node
         );
         scope = answer.scope.context("the answer carries no client subnet")?;
-        ensure!(scope > 0, "{} got scope 0: its answer would be cached for everyone", client.subnet);
+        ensure!(
+            scope > 0,
+            "{} got scope 0: its answer would be cached for everyone",
+            client.subnet
+        );
     }
     Ok(scope)
 }
