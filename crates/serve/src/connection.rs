@@ -94,3 +94,61 @@ fn note(counters: &Counters, error: &hyper::Error) {
     }
     tracing::debug!(error = error as &dyn std::error::Error, "a connection ended early");
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use bytes::Bytes;
+    use hyper::body::Incoming;
+    use hyper::{Request, Response};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::{Body, BodyError, Piece, Source};
+
+    const PIECE: usize = 100_000;
+
+    struct Endless(Arc<AtomicU64>);
+
+    impl Source for Endless {
+        async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
+            self.0.fetch_add(1, Relaxed);
+            Some(Ok(Piece::Bytes(Bytes::from_static(&[0; PIECE]))))
+        }
+    }
+
+    impl Handler for Endless {
+        async fn handle(&self, _: Request<Incoming>, _: SocketAddr) -> Response<Body> {
+            Response::new(Body::stream(Endless(Arc::clone(&self.0)), None))
+        }
+    }
+
+    /// Lets the connection's task run until it can do no more by itself.
+    async fn settle() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// A client that stops reading costs one piece above the write limit beside what the wire
+    /// holds, and the source is asked again only as the client reads on.
+    #[tokio::test]
+    async fn a_reader_that_stops_stops_the_source() {
+        const WIRE: usize = 10_000;
+        let given = Arc::new(AtomicU64::new(0));
+        let (mut client, server) = tokio::io::duplex(WIRE);
+        let (_stop, stopping) = watch::channel(false);
+        let handler = Arc::new(Endless(Arc::clone(&given)));
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let counters = Arc::default();
+        tokio::spawn(serve(server, peer, handler, Limits::default(), counters, stopping));
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        settle().await;
+        assert_eq!(given.load(Relaxed), 1, "one piece fills the write limit");
+        let mut read = vec![0; 1_000_000];
+        client.read_exact(&mut read).await.unwrap();
+        settle().await;
+        assert_eq!(given.load(Relaxed), 11);
+    }
+}

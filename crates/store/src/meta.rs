@@ -67,7 +67,8 @@ impl Meta {
         out.extend_from_slice(&u32::try_from(count).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(&self.head);
         for eight in self.blocks.chunks(8) {
-            let byte = eight.iter().rev().fold(0, |byte, held| byte << 1 | u8::from(held.is_some()));
+            let byte =
+                eight.iter().rev().fold(0, |byte, held| byte << 1 | u8::from(held.is_some()));
             out.push(byte);
         }
         for crc in &self.blocks {
@@ -109,7 +110,8 @@ impl Meta {
         }
         let bits = bitmap.iter().flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1 == 1));
         let (crcs, _) = crcs.as_chunks::<CRC_BYTES>();
-        let blocks = crcs.iter().zip(bits).map(|(crc, held)| held.then(|| u32::from_le_bytes(*crc)));
+        let blocks =
+            crcs.iter().zip(bits).map(|(crc, held)| held.then(|| u32::from_le_bytes(*crc)));
         Ok(Self {
             place,
             block_bytes,

@@ -171,7 +171,8 @@ impl Run {
             Op::Unpin => drop((!self.pins.is_empty()).then(|| self.pins.remove(0))),
             Op::Flush => self.flush(),
             Op::Faults(n) => self.disk.set_faults(
-                [Faults::default(), Faults::READ_ONLY, Faults::FULL, Faults::BROKEN][usize::from(n)],
+                [Faults::default(), Faults::READ_ONLY, Faults::FULL, Faults::BROKEN]
+                    [usize::from(n)],
             ),
         }
     }
@@ -243,7 +244,10 @@ impl Run {
                 );
             }
             if let Some(flushed) = self.model.flushed.get(&n) {
-                let rep = self.store().get(&key(n)).expect("what was flushed is there");
+                let rep = self
+                    .store()
+                    .get(&key(n))
+                    .unwrap_or_else(|| panic!("version {} of {n} was flushed", flushed.version));
                 let (version, head) = read_head(&rep);
                 assert_eq!(version, flushed.version);
                 assert!(head >= flushed.head);

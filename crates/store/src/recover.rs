@@ -65,6 +65,8 @@ impl Store {
         let mut last_id = 0;
         for folder in 0..=u8::MAX {
             for (place, parts) in survey(&*shared.disk, folder)? {
+                // The last process may have ended between a rename and the folder's sync.
+                shared.touch(folder);
                 last_id = last_id.max(place.id);
                 match read(&*shared.disk, place, &parts) {
                     Some(meta) => found.push((meta, parts)),
@@ -123,15 +125,11 @@ fn write_marker(disk: &dyn Disk) -> io::Result<()> {
 }
 
 /// What files a folder has, by representation, with their allocated bytes.
-fn survey(
-    disk: &dyn Disk,
-    folder: u8,
-) -> Result<BTreeMap<Place, BTreeMap<Part, u64>>, OpenError> {
+fn survey(disk: &dyn Disk, folder: u8) -> Result<BTreeMap<Place, BTreeMap<Part, u64>>, OpenError> {
     let path = folder_path(folder);
-    let entries = disk.list(&path).map_err(|source| OpenError::Read {
-        path: path.display().to_string(),
-        source,
-    })?;
+    let entries = disk
+        .list(&path)
+        .map_err(|source| OpenError::Read { path: path.display().to_string(), source })?;
     let mut places: BTreeMap<Place, BTreeMap<Part, u64>> = BTreeMap::new();
     for entry in entries {
         if let Some((place, part)) = Place::parse(folder, &entry.name) {
@@ -193,9 +191,8 @@ fn admit(shared: &Arc<Shared>, mut found: Vec<(Meta, BTreeMap<Part, u64>)>) {
 fn body_bytes(meta: &Meta) -> u64 {
     let block = u64::from(meta.block_bytes);
     let held = (0u64..).zip(&meta.blocks).filter(|(_, crc)| crc.is_some());
-    let bytes = held.map(|(at, _)| {
-        units(meta.length.saturating_sub(at.saturating_mul(block)).min(block))
-    });
+    let bytes =
+        held.map(|(at, _)| units(meta.length.saturating_sub(at.saturating_mul(block)).min(block)));
     let count = u32::try_from(meta.blocks.len()).unwrap_or(u32::MAX);
     bytes.sum::<u64>().saturating_add(map_bytes(count))
 }

@@ -216,9 +216,9 @@ impl Representation {
         if state != State::Unverified {
             return state == State::Held;
         }
-        let good = self.file_to_read().is_some_and(|file| {
-            self.checksum(&file, block).is_ok_and(|found| found == Some(crc))
-        });
+        let good = self
+            .file_to_read()
+            .is_some_and(|file| self.checksum(&file, block).is_ok_and(|found| found == Some(crc)));
         let mut blocks = lock(&self.blocks);
         let Some(slot) = blocks.slot_mut(block) else { return false };
         // Somebody may have verified or written it meanwhile.

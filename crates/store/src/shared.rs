@@ -54,7 +54,9 @@ pub enum WriteError {
         given: usize,
     },
     /// The block is held with other bytes: these are not of the same representation.
-    #[error("block {block} is held with other bytes: upstream sent two versions under one validator")]
+    #[error(
+        "block {block} is held with other bytes: upstream sent two versions under one validator"
+    )]
     Differs {
         /// The block.
         block: u32,

@@ -192,15 +192,21 @@ mod tests {
             }
             misses_of_used += u64::from(used);
             if slots.len() == room {
-                let slot = sieve.victim(|(_, visited)| {
-                    if visited.replace(false) { Fate::Spare } else { Fate::Evict }
-                });
+                let slot =
+                    sieve.victim(
+                        |(_, visited)| {
+                            if visited.replace(false) { Fate::Spare } else { Fate::Evict }
+                        },
+                    );
                 let (gone, _) = sieve.remove(slot.unwrap()).unwrap();
                 slots.remove(&gone);
             }
             slots.insert(name, sieve.insert((name, Cell::new(false))).unwrap());
         }
-        assert!(misses_of_used <= 150, "{misses_of_used} misses of 50 things asked for 50,000 times");
+        assert!(
+            misses_of_used <= 150,
+            "{misses_of_used} misses of 50 things asked for 50,000 times"
+        );
     }
 
     proptest! {

@@ -228,7 +228,9 @@ impl Disk for FaultDisk {
         if existed {
             let id = state.by_inode.get(&file.metadata()?.ino()).copied();
             let history = id.and_then(|id| state.histories.get_mut(&id));
-            history.map(|history| history.since.push(Change::SetLen(0)));
+            if let Some(history) = history {
+                history.since.push(Change::SetLen(0));
+            }
         } else {
             let id = state.adopt(&file, History::default())?;
             state.renames.push((folder_of(path), NameChange::Put(path.to_owned(), id)));
@@ -314,7 +316,7 @@ impl Disk for FaultDisk {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<Entry>> {
-        let mut state = self.state();
+        let state = self.state();
         state.check(|faults| faults.reads)?;
         let mut entries = Vec::new();
         let real = self.root.join(path);
