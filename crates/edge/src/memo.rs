@@ -1,7 +1,8 @@
 //! What is remembered of keys apart from their content: errors, removals, what cannot be cached.
 //!
-//! Bounded: two generations of at most [`GENERATION_MAX`] keys; when the young one is full it
-//! becomes the old one. Forgetting costs a question to a master, never a wrong answer.
+//! Bounded: [`SHARDS`] tables of two generations of at most [`GENERATION_MAX`] keys; when the young
+//! one is full it becomes the old one. Forgetting costs a question to a master, never a wrong
+//! answer.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,8 +12,10 @@ use http_cache::errors::{ErrorRun, Removal};
 use model::Now;
 use store::Key;
 
-/// Keys a generation holds.
-const GENERATION_MAX: usize = 20_000;
+/// Keys a generation of one shard holds.
+const GENERATION_MAX: usize = 1000;
+/// Tables, so that requests for different keys seldom wait for each other.
+const SHARDS: usize = 32;
 
 /// What is known of one key.
 #[derive(Clone, Debug, Default)]
@@ -64,22 +67,27 @@ struct Generations {
 
 /// The memos of all keys.
 #[derive(Debug, Default)]
-pub(crate) struct Memos(Mutex<Generations>);
+pub(crate) struct Memos([Mutex<Generations>; SHARDS]);
 
 impl Memos {
-    fn lock(&self) -> MutexGuard<'_, Generations> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, key: &Key) -> MutexGuard<'_, Generations> {
+        let [shard, others @ ..] = &self.0;
+        let Key([first, ..]) = *key;
+        // Keys are hashes: their first byte is as good as any.
+        let index = usize::from(first).checked_rem(SHARDS).unwrap_or(0);
+        let shard = index.checked_sub(1).and_then(|i| others.get(i)).unwrap_or(shard);
+        shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What is known; the default when nothing is.
     pub(crate) fn get(&self, key: &Key) -> Memo {
-        let both = self.lock();
+        let both = self.lock(key);
         both.young.get(key).or_else(|| both.old.get(key)).cloned().unwrap_or_default()
     }
 
     /// Notes something.
     pub(crate) fn update<T>(&self, key: &Key, note: impl FnOnce(&mut Memo) -> T) -> T {
-        let mut both = self.lock();
+        let mut both = self.lock(key);
         if both.young.len() >= GENERATION_MAX && !both.young.contains_key(key) {
             both.old = std::mem::take(&mut both.young);
         }
@@ -89,7 +97,7 @@ impl Memos {
 
     /// A good answer came: nothing is held against the key any more.
     pub(crate) fn clear(&self, key: &Key) {
-        let mut both = self.lock();
+        let mut both = self.lock(key);
         both.young.remove(key);
         both.old.remove(key);
     }
@@ -99,8 +107,9 @@ impl Memos {
 mod tests {
     use super::*;
 
+    /// Different keys of one shard.
     fn key(n: usize) -> Key {
-        Key((n as u128).to_le_bytes())
+        Key(((n as u128) << 8).to_le_bytes())
     }
 
     #[test]
@@ -110,7 +119,7 @@ mod tests {
             memos.update(&key(n), |m| m.suspect = true);
             memos.update(&key(0), |m| m.suspect = true);
         }
-        let both = memos.lock();
+        let both = memos.lock(&key(0));
         assert!(both.young.len() + both.old.len() <= 2 * GENERATION_MAX);
         drop(both);
         assert!(memos.get(&key(0)).suspect);

@@ -293,3 +293,40 @@ async fn without_a_validator_one_answer_is_one_representation() {
     assert_same(&whole.body, &new);
     edge.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stale_object_is_not_held_back_by_a_master_that_hangs() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(12, LENGTH);
+    master.put("/a", stale(&body, "a1"));
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    edge.get("/a", &[]).await;
+    let opens = Arc::new(Semaphore::new(0));
+    master.change("/a", |item| item.gate = Some((0, Arc::clone(&opens))));
+    for _ in 0..2 {
+        let reply = edge.get("/a", &[]).await;
+        assert_same(&reply.body, &body);
+        assert!(reply.header("cache-status").contains("stale-on-error"), "{:?}", reply.headers);
+    }
+    assert_eq!(master.asked().len(), 2, "one question, still open");
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_stale_is_served_while_it_is_revalidated_where_it_says_so() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let (old, new) = (content(13, LENGTH), content(14, LENGTH));
+    let control = Some("max-age=0, stale-while-revalidate=600");
+    master.put("/a", Item { cache_control: control, ..Item::new(old.clone(), "a1") });
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    edge.get("/a", &[]).await;
+    master.put("/a", Item { cache_control: control, ..Item::new(new.clone(), "a2") });
+    let reply = edge.get("/a", &[]).await;
+    assert_same(&reply.body, &old);
+    assert!(reply.header("cache-status").contains("stale-while-revalidate"), "{:?}", reply.headers);
+    while edge.status()["edge"]["questions_in_flight"] != 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_same(&edge.get("/a", &[]).await.body, &new);
+    edge.stop().await;
+}

@@ -162,7 +162,7 @@ async fn an_abort_ends_the_request_at_a_block_and_nothing_is_fetched_twice() {
     master.put("/a", gated);
     let edge = Edge::start(dir.path(), &[&master]).await;
     let mut aborting = edge.send("/a", &[]).await;
-    aborting.read_body(2 * BLOCK).await;
+    aborting.read_body(3 * BLOCK + 50).await;
     drop(aborting);
     // Its end is seen while the block is unfinished; then the block is finished.
     while edge.status()["edge"]["connections"] != 0 {
@@ -349,4 +349,44 @@ async fn without_room_on_the_disk_content_is_passed_through() {
     assert_eq!(part.status, 206);
     assert_same(&part.body, &body[70_000..=80_000]);
     edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_far_ahead_of_a_fill_does_not_wait_for_it() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(18, 30 * BLOCK);
+    let (at, opens) = gate(2 * BLOCK as u64);
+    master
+        .put("/a", Item { gate: Some((at, Arc::clone(&opens))), ..Item::new(body.clone(), "a1") });
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    let mut front = edge.send("/a", &[]).await;
+    front.read_body(2 * BLOCK).await;
+    // The front cannot go on before the gate opens; the tail is here all the same.
+    let tail = edge.range("/a", 30 * BLOCK - 100, 30 * BLOCK - 1).await;
+    assert_same(&tail.body, &body[30 * BLOCK - 100..]);
+    opens.add_permits(1);
+    assert_same(&front.reply().await.body, &body);
+    let asked: Vec<_> = master.asked().iter().map(|a| a.range().map(str::to_owned)).collect();
+    let last = format!("bytes={}-{}", 29 * BLOCK, 30 * BLOCK - 1);
+    assert_eq!(asked, [None, Some(last)]);
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_fills_share_the_memory_of_two_blocks() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let map = support::edge::node_map(1, &[master.address]);
+    let (size, memory) = (model::ByteCount(1 << 30), model::ByteCount(2 * BLOCK as u64));
+    let edge = Arc::new(Edge::with_memory(dir.path(), Some(map), size, memory).await);
+    let mut crowd = JoinSet::new();
+    for n in 0..20 {
+        let body = content(100 + n, LENGTH);
+        let path = format!("/{n}");
+        master.put(&path, Item::new(body.clone(), "a1"));
+        let edge = Arc::clone(&edge);
+        crowd.spawn(async move { assert_same(&edge.get(&path, &[]).await.body, &body) });
+    }
+    crowd.join_all().await;
+    assert_eq!(master.sent(), 20 * LENGTH as u64);
+    assert_eq!(edge.status()["edge"]["block_buffers_free"], 2);
 }

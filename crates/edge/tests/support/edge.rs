@@ -61,9 +61,20 @@ impl Edge {
 
     /// An edge with this node map and disk.
     pub async fn with_map(dir: &Path, map: Option<NodeMap>, size: ByteCount) -> Self {
+        Self::with_memory(dir, map, size, edge::params::FILL_MEMORY_DEFAULT).await
+    }
+
+    /// An edge with this node map, disk and memory.
+    pub async fn with_memory(
+        dir: &Path,
+        map: Option<NodeMap>,
+        size: ByteCount,
+        fill_memory: ByteCount,
+    ) -> Self {
         let block_bytes = u32::try_from(BLOCK).unwrap();
         let store = StoreParams { path: dir.join("store"), size, block_bytes };
         let mut params = Params::new(vec!["127.0.0.1:0".parse().unwrap()], vec![store]);
+        params.fill_memory = fill_memory;
         params.timeouts = Timeouts {
             connect: Duration::from_millis(500),
             first_byte: Duration::from_millis(1500),
