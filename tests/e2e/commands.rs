@@ -1,5 +1,7 @@
 //! Commands that end by themselves: what they print, and how they refuse.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is a test")]
+
 mod support;
 
 use std::fs;

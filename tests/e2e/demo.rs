@@ -1,5 +1,7 @@
 //! The whole network as real processes, judged by its own check and by dig and curl.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is a test")]
+
 mod support;
 
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,7 @@
 //! `docs/metrics.md` is printed from the tables. `UPDATE=1 cargo test -p rt` writes it anew.
 
+#![allow(clippy::unwrap_used, reason = "this is a test")]
+
 use std::fmt::Write;
 use std::path::Path;
 
