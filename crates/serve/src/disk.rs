@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use store::{Disk, Entry};
 
@@ -11,15 +12,17 @@ use store::{Disk, Entry};
 const STAT_BLOCK_BYTES: u64 = 512;
 
 /// A folder of the file system as the store's disk. Every call blocks.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct FsDisk {
     root: PathBuf,
+    /// The root folder, open from the first sync on.
+    handle: OnceLock<File>,
 }
 
 impl FsDisk {
     /// The disk whose paths are relative to `root`. `Store::open` makes the folder.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), handle: OnceLock::new() }
     }
 
     fn at(&self, path: &Path) -> PathBuf {
@@ -60,8 +63,16 @@ impl Disk for FsDisk {
         file.sync_data()
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        File::open(self.at(path))?.sync_all()
+    fn sync_all(&self) -> io::Result<()> {
+        // One handle for good: failed write-backs are told to each handle that was open then.
+        let root = match self.handle.get() {
+            Some(root) => root,
+            None => {
+                let root = File::open(&self.root)?;
+                self.handle.get_or_init(|| root)
+            }
+        };
+        sys::sync_file_system(root)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

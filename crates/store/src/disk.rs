@@ -30,10 +30,11 @@ pub trait Disk: Send + Sync {
     fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the file `len` bytes long; new bytes are a hole.
     fn set_len(&self, file: &File, len: u64) -> io::Result<()>;
-    /// Makes the content of the file durable.
+    /// Makes the content of one file durable.
     fn sync(&self, file: &File) -> io::Result<()>;
-    /// Makes the names in a folder durable.
-    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything written and named so far durable. An error means that something of it
+    /// may be lost, nobody knows what.
+    fn sync_all(&self) -> io::Result<()>;
     /// Renames inside one folder, replacing what has the new name, in one step.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file's name.

@@ -1,17 +1,33 @@
-//! Making what was stored durable: body, then metadata under a temporary name, then the rename,
-//! then the folder. At no instant does metadata name a block whose bytes are not on the disk.
+//! Making what was stored durable, in rounds:
 //!
-//! A failed sync of a body leaves its blocks in doubt (the kernel may drop pages it could not
-//! write): the representation is discarded. Whatever else fails is tried again at the next flush.
+//! 1. metadata of all that has changed is written under temporary names; what has none in place
+//!    yet gets it at once, so that a kill from here on costs nothing;
+//! 2. everything is synced in one call, which a thousand small objects need as badly as one large;
+//! 3. metadata that replaces older is put in place, and that is synced too.
+//!
+//! So metadata that was durable is only ever replaced by durable metadata whose blocks are durable.
+//! Power loss between 1 and 2 can leave new metadata without its blocks: their checksums tell.
+//!
+//! A failed sync leaves all blocks written since the last one in doubt (the kernel drops pages it
+//! could not write): their representations are discarded. What else fails is tried again.
 
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::names::{Part, folder_path};
+use crate::names::{Part, Place};
 use crate::representation::Representation;
 use crate::shared::{Shared, lock, units};
 use crate::store::Store;
+
+/// A representation whose metadata is on its way.
+struct Written {
+    rep: Arc<Representation>,
+    /// Whether it has blocks that are not durable.
+    new_blocks: bool,
+    /// Whether its temporary metadata waits to be put in place.
+    waits: bool,
+}
 
 impl Store {
     /// Makes everything stored before the call durable, and takes away the files of what is no
@@ -21,54 +37,70 @@ impl Store {
         let _flushing = lock(&shared.flushing);
         // A refusal is counted where it happens; there is nobody else to tell.
         let _ = shared.clear_remains();
-        for place in shared.take_dirty() {
-            let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned();
-            if let Some(rep) = rep {
-                flush_one(shared, &rep);
-            }
+        let dirty = shared.take_dirty();
+        let mut written: Vec<Written> =
+            dirty.into_iter().filter_map(|place| write_one(shared, place)).collect();
+        if !sync(shared, &written) {
+            return;
         }
-        for folder in shared.take_touched() {
-            if let Err(error) = shared.disk.sync_dir(&folder_path(folder)) {
-                shared.refused("make names durable", error);
-                shared.touch(folder);
-            }
-        }
+        let waiting = written.iter_mut().filter(|written| written.waits);
+        waiting.for_each(|written| put_in_place(shared, written));
+        sync(shared, &[]);
     }
 }
 
-fn flush_one(shared: &Shared, rep: &Arc<Representation>) {
-    let image = rep.take_dirty().encode();
-    if let Err(error) = rep.sync_body() {
-        shared.refused("make a body durable", error);
-        shared.discard(rep.place());
-        rep.lose_all();
-        return;
-    }
-    let bytes = units(u64::try_from(image.len()).unwrap_or(u64::MAX));
-    let Ok(reserved) = rep.reserve_temp(bytes) else {
+/// Writes the metadata of one representation if it is still visible. When the disk refuses, it
+/// is marked again and still returned: its blocks take part in the sync.
+fn write_one(shared: &Shared, place: Place) -> Option<Written> {
+    let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned()?;
+    let (meta, new_blocks) = rep.take_dirty();
+    let image = meta.encode();
+    let mut written = Written { rep, new_blocks, waits: false };
+    let rep = &written.rep;
+    let Ok(reserved) = rep.reserve_temp(units(u64::try_from(image.len()).unwrap_or(u64::MAX)))
+    else {
         rep.mark_dirty();
-        return;
+        return Some(written);
     };
-    let place = rep.place();
-    let file = shared.with_file_to_spare(|| shared.disk.create(&place.path(Part::MetaTemp)));
-    let file = match file {
-        Ok(file) => file,
+    let path = place.path(Part::MetaTemp);
+    match shared.with_file_to_spare(|| shared.disk.create(&path)) {
+        Ok(file) => {
+            written.waits = write_temp(shared, rep, &file, &image);
+            if written.waits && !rep.is_published() {
+                put_in_place(shared, &mut written);
+            }
+        }
         Err(error) => {
             shared.refused("create a file", error);
             rep.release_temp(reserved);
             rep.mark_dirty();
-            return;
         }
-    };
-    let published = write_and_publish(shared, rep, &file, &image);
-    if matches!(published, Ok(true)) {
-        return;
     }
-    if let Err(error) = published {
-        shared.refused("write metadata", error);
-        rep.mark_dirty();
+    Some(written)
+}
+
+fn write_temp(shared: &Shared, rep: &Representation, file: &File, image: &[u8]) -> bool {
+    let written = shared.disk.write_all_at(file, image, 0);
+    written.map_err(|error| try_again(shared, rep, error)).is_ok()
+}
+
+fn put_in_place(shared: &Shared, written: &mut Written) {
+    written.waits = false;
+    match written.rep.publish() {
+        Ok(true) => {}
+        Ok(false) => drop_temp(shared, &written.rep),
+        Err(error) => try_again(shared, &written.rep, error),
     }
-    match shared.remove_file(place, Part::MetaTemp) {
+}
+
+fn try_again(shared: &Shared, rep: &Representation, error: io::Error) {
+    shared.refused("write metadata", error);
+    drop_temp(shared, rep);
+    rep.mark_dirty();
+}
+
+fn drop_temp(shared: &Shared, rep: &Representation) {
+    match shared.remove_file(rep.place(), Part::MetaTemp) {
         Ok(()) => rep.release_temp(u64::MAX),
         Err(error) => {
             // It stays counted; the next attempt overwrites it.
@@ -77,13 +109,37 @@ fn flush_one(shared: &Shared, rep: &Arc<Representation>) {
     }
 }
 
-fn write_and_publish(
-    shared: &Shared,
-    rep: &Representation,
-    file: &File,
-    image: &[u8],
-) -> io::Result<bool> {
-    shared.disk.write_all_at(file, image, 0)?;
-    shared.disk.sync(file)?;
-    rep.publish()
+/// Makes everything durable if anything has changed; `false`: what was in doubt is gone.
+fn sync(shared: &Shared, written: &[Written]) -> bool {
+    if !shared.take_renamed() && written.is_empty() {
+        return true;
+    }
+    let Err(error) = shared.disk.sync_all() else { return true };
+    shared.refused("make files durable", error);
+    shared.note_renamed();
+    for Written { rep, new_blocks, waits } in written {
+        if *new_blocks || rep.is_unsynced() {
+            lose(shared, rep);
+        } else {
+            rep.mark_dirty();
+        }
+        if *waits {
+            drop_temp(shared, rep);
+        }
+    }
+    // Blocks written while this flush ran may be among the lost ones.
+    for place in shared.take_dirty() {
+        let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned();
+        match rep {
+            Some(rep) if rep.is_unsynced() => lose(shared, &rep),
+            Some(_) => shared.note_dirty(place),
+            None => {}
+        }
+    }
+    false
+}
+
+fn lose(shared: &Shared, rep: &Representation) {
+    shared.discard(rep.place());
+    rep.lose_all();
 }

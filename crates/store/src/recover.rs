@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::disk::Disk;
 use crate::meta::{self, Meta, VERSION};
-use crate::names::{DATA, MARKER, Part, Place, folder_path};
+use crate::names::{MARKER, Part, Place, folder_path};
 use crate::representation::{Found, Representation, map_bytes};
 use crate::shared::{Remains, Shared, units};
 use crate::store::{Params, Store};
@@ -65,8 +65,8 @@ impl Store {
         let mut last_id = 0;
         for folder in 0..=u8::MAX {
             for (place, parts) in survey(&*shared.disk, folder)? {
-                // The last process may have ended between a rename and the folder's sync.
-                shared.touch(folder);
+                // The last process may have ended between a rename and the next sync.
+                shared.note_renamed();
                 last_id = last_id.max(place.id);
                 match read(&*shared.disk, place, &parts) {
                     Some(meta) => found.push((meta, parts)),
@@ -78,11 +78,6 @@ impl Store {
         // The ceiling may be lower than at the last start. A disk that refuses is counted.
         let _ = shared.clear_remains();
         let _ = shared.shrink();
-        for folder in shared.take_touched() {
-            if shared.disk.sync_dir(&folder_path(folder)).is_err() {
-                shared.touch(folder);
-            }
-        }
         Ok(Self::with_next_id(shared, params.block_bytes, last_id.saturating_add(1)))
     }
 }
@@ -110,8 +105,6 @@ fn prepare(disk: &dyn Disk) -> Result<(), OpenError> {
         let path = folder_path(folder);
         disk.create_dir(&path).map_err(failed(&path))?;
     }
-    // On a disk that is read-only by now the folders were durable long ago.
-    let _ = disk.sync_dir(Path::new(DATA));
     Ok(())
 }
 
@@ -120,8 +113,7 @@ fn write_marker(disk: &dyn Disk) -> io::Result<()> {
     let file = disk.create(Path::new(&temp))?;
     disk.write_all_at(&file, &meta::marker(), 0)?;
     disk.sync(&file)?;
-    disk.rename(Path::new(&temp), Path::new(MARKER))?;
-    disk.sync_dir(Path::new(""))
+    disk.rename(Path::new(&temp), Path::new(MARKER))
 }
 
 /// What files a folder has, by representation, with their allocated bytes.

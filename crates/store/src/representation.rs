@@ -46,7 +46,7 @@ struct Blocks {
     slots: Box<[Slot]>,
     /// Bytes reserved for the body file.
     reserved_bytes: u64,
-    /// Whether a block was written since the body was last made durable.
+    /// Whether a block was written since the last flush began.
     unsynced: bool,
 }
 
@@ -311,33 +311,30 @@ impl Representation {
         }
     }
 
-    /// What is to be written down now. Whatever changes later marks the representation again.
-    pub(crate) fn take_dirty(&self) -> Meta {
+    /// What is to be written down now, and whether blocks of it are new. Whatever changes later
+    /// marks the representation again.
+    pub(crate) fn take_dirty(&self) -> (Meta, bool) {
         self.dirty.store(false, Relaxed);
-        let blocks = lock(&self.blocks);
+        let mut blocks = lock(&self.blocks);
         let crc = |slot: &Slot| slot.is_held().then_some(slot.crc);
-        Meta {
+        let meta = Meta {
             place: self.place,
             block_bytes: self.block_bytes,
             length: self.length,
             head: self.head(),
             blocks: blocks.slots.iter().map(crc).collect(),
-        }
+        };
+        (meta, std::mem::take(&mut blocks.unsynced))
     }
 
-    /// Makes the blocks written so far durable. Blocks.
-    pub(crate) fn sync_body(self: &Arc<Self>) -> io::Result<()> {
-        if !std::mem::take(&mut lock(&self.blocks).unsynced) {
-            return Ok(());
-        }
-        let path = self.place.path(Part::Body);
-        let kept = lock(&self.file).as_ref().map(|opened| Arc::clone(&opened.file));
-        let disk = &self.shared.disk;
-        let file = match kept {
-            Some(file) => file,
-            None => Arc::new(self.shared.with_file_to_spare(|| disk.open_read(&path))?),
-        };
-        disk.sync(&file)
+    /// Whether blocks were written since the last flush began.
+    pub(crate) fn is_unsynced(&self) -> bool {
+        lock(&self.blocks).unsynced
+    }
+
+    /// Whether the next start would find metadata of it.
+    pub(crate) fn is_published(&self) -> bool {
+        lock(&self.on_disk).meta_bytes > 0
     }
 
     /// Reserves the bytes of a temporary metadata file; how many more that took, because one may
@@ -360,7 +357,7 @@ impl Representation {
         self.shared.disk.rename(&from, &to)?;
         let temp_bytes = std::mem::take(&mut on_disk.temp_bytes);
         self.shared.release(std::mem::replace(&mut on_disk.meta_bytes, temp_bytes));
-        self.shared.touch(self.place.folder());
+        self.shared.note_renamed();
         Ok(true)
     }
 

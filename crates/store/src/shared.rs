@@ -7,9 +7,9 @@
 //!
 //! Lock order: `flushing`, `room`, then a representation's locks or `index`, then the short leaf locks.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
@@ -102,8 +102,8 @@ pub(crate) struct Shared {
     room: Mutex<()>,
     remains: Mutex<Vec<Remains>>,
     dirty: Mutex<Vec<Place>>,
-    /// Folders whose names have changed since the last flush.
-    touched: Mutex<BTreeSet<u8>>,
+    /// Whether names have changed since the last sync.
+    renamed: AtomicBool,
     open_files: Mutex<VecDeque<Weak<Representation>>>,
 }
 
@@ -119,7 +119,7 @@ impl Shared {
             room: Mutex::new(()),
             remains: Mutex::default(),
             dirty: Mutex::default(),
-            touched: Mutex::default(),
+            renamed: AtomicBool::new(false),
             open_files: Mutex::default(),
         }
     }
@@ -223,7 +223,7 @@ impl Shared {
     pub(crate) fn remove_file(&self, place: Place, part: Part) -> io::Result<()> {
         match self.disk.remove(&place.path(part)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => self.touch(place.folder()),
+            _ => self.note_renamed(),
         }
         Ok(())
     }
@@ -234,12 +234,13 @@ impl Shared {
         WriteError::Disk { action, source }
     }
 
-    pub(crate) fn touch(&self, folder: u8) {
-        lock(&self.touched).insert(folder);
+    /// Names of files have changed: the next flush has to make that durable.
+    pub(crate) fn note_renamed(&self) {
+        self.renamed.store(true, Relaxed);
     }
 
-    pub(crate) fn take_touched(&self) -> BTreeSet<u8> {
-        std::mem::take(&mut *lock(&self.touched))
+    pub(crate) fn take_renamed(&self) -> bool {
+        self.renamed.swap(false, Relaxed)
     }
 
     pub(crate) fn note_dirty(&self, place: Place) {

@@ -88,7 +88,7 @@ impl Store {
             let _ = self.shared.remove_file(place, Part::Body);
             return Err(self.shared.refused("size a file", error));
         }
-        self.shared.touch(place.folder());
+        self.shared.note_renamed();
         let shared = Arc::clone(&self.shared);
         let rep = Representation::create(shared, place, head, length, self.block_bytes, file);
         let former = self.shared.index_mut().insert(Arc::clone(&rep));

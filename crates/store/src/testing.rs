@@ -3,8 +3,7 @@
 //! or not.
 //!
 //! Files are real, in a fresh folder, so that extents can be read. Beside them the disk keeps what
-//! a real one has promised: the content each file had at its last sync, and the names each folder
-//! had at its last sync. [`FaultDisk::crash`] rebuilds the folder from those promises and dice.
+//! a real one has promised: the content each file and the names each folder had at the last sync. [`FaultDisk::crash`] rebuilds the folder from those promises and dice.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -31,7 +30,7 @@ pub struct Faults {
     pub reads: Option<i32>,
     /// Writes, of which the first half gets through, and changes of length.
     pub writes: Option<i32>,
-    /// Syncs of files.
+    /// Syncs.
     pub syncs: Option<i32>,
     /// Making, renaming and removing files.
     pub names: Option<i32>,
@@ -289,17 +288,19 @@ impl Disk for FaultDisk {
         Ok(())
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+    fn sync_all(&self) -> io::Result<()> {
         let mut state = self.state();
         if !state.spend(|faults| faults.syncs)? {
             return Err(dead());
         }
-        let all = std::mem::take(&mut state.renames);
-        let (here, others) = all.into_iter().partition(|(folder, _)| folder == path);
-        state.renames = others;
-        let names = state.durable.entry(path.to_owned()).or_default();
-        let here: Vec<(PathBuf, NameChange)> = here;
-        here.into_iter().for_each(|(_, change)| change.apply(names));
+        for (folder, change) in std::mem::take(&mut state.renames) {
+            change.apply(state.durable.entry(folder).or_default());
+        }
+        for history in state.histories.values_mut() {
+            for change in std::mem::take(&mut history.since) {
+                change.apply(&mut history.durable);
+            }
+        }
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Reading files from the page cache only.
+//! Reading files from the page cache only, and writing a whole file system back.
 
 use std::fs::File;
 use std::io;
@@ -29,6 +29,20 @@ pub fn read_nowait(file: &File, offset: u64, buffer: &mut [u8]) -> io::Result<us
             Some(libc::EOPNOTSUPP) => return Err(io::ErrorKind::WouldBlock.into()),
             _ => return Err(error),
         }
+    }
+}
+
+/// Makes everything written to the file system that `file` is on durable (`syncfs(2)`), names
+/// included: one call instead of one for each of a thousand small files. Blocks.
+///
+/// # Errors
+/// As `syncfs(2)` has them; `EIO` when a page written since `file` was opened, or since the last
+/// call with it, could not be written back (Linux 5.8).
+pub fn sync_file_system(file: &File) -> io::Result<()> {
+    // SAFETY: the call takes nothing but a descriptor, which is open because `file` is borrowed.
+    match unsafe { libc::syncfs(file.as_raw_fd()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -67,5 +81,10 @@ mod tests {
         }
         let far = read_nowait(&file, u64::MAX, &mut [0]).unwrap_err();
         assert_eq!(far.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_file_system_is_synced_through_any_of_its_files() {
+        sync_file_system(&File::open(std::env::temp_dir()).unwrap()).unwrap();
     }
 }

@@ -2,7 +2,8 @@
 //! that may use `unsafe`; every block states why it is sound.
 //!
 //! - [`beneath`]: opening files of a tree without being led out of it.
-//! - [`file`]: reading from the page cache without ever waiting for a disk.
+//! - [`file`]: reading from the page cache without ever waiting for a disk, and
+//!   writing a whole file system back.
 //! - [`datagram`]: receiving and sending UDP datagrams in batches.
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
@@ -19,4 +20,4 @@ pub mod socket;
 
 pub use beneath::open_beneath;
 pub use datagram::{Batch, Datagram, Sent};
-pub use file::read_nowait;
+pub use file::{read_nowait, sync_file_system};
