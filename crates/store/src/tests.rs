@@ -270,6 +270,22 @@ fn removed_is_removed_also_after_a_kill() {
 }
 
 #[test]
+fn a_removal_in_the_middle_of_a_flush_is_not_undone_by_it() {
+    let bench = Bench::new(100);
+    let store = bench.open();
+    let rep = fill(&store, A, &body(1, BLOCK));
+    rep.reserve_temp(4096).unwrap();
+    fs::write(bench.root.join(rep.place().path(Part::MetaTemp)), rep.take_dirty().0.encode())
+        .unwrap();
+    assert!(store.remove(&A));
+    assert!(!rep.publish().unwrap());
+    drop(rep);
+    store.flush();
+    assert_eq!(bench.files(), Vec::<String>::new());
+    assert_eq!(store.usage().bytes, 4096);
+}
+
+#[test]
 fn eviction_spares_what_was_asked_for_and_what_is_in_use() {
     // The marker, and room for three bodies and their metadata, and one metadata file in flight.
     let bench = Bench::new(1 + 3 * 2 + 1);
