@@ -6,7 +6,7 @@
 //!   connection.
 //! - [`Body`] is what a handler answers with: nothing, bytes, a part of a file, or pieces pulled
 //!   from a [`Source`] at the client's own pace.
-//! - [`FsDisk`] is the [`store::Disk`] of a real folder.
+//! - [`disk::FsDisk`] is the [`store::Disk`] of a real folder.
 //!
 //! Invariants
 //! - A body that cannot go on is visibly broken off: the connection ends before the announced
@@ -27,6 +27,5 @@ mod pulse;
 mod server;
 
 pub use body::{Body, BodyError, Piece, Source};
-pub use disk::FsDisk;
 pub use file_range::FileRange;
 pub use server::{Counters, Handler, Limits, http};
