@@ -19,7 +19,7 @@
 //! [`representation`](Representation) takes and gives its blocks; `flush` makes it durable, in
 //! the bytes that `meta` knows (`docs/formats/store.md`); `shared` keeps the budget and chooses by
 //! `sieve` whom to evict; `recover` brings everything back at the next start.
-//! [`disk`] is the seam to the operating system, and [`testing`] a disk that lies, breaks and
+//! [`disk`] is the seam to the operating system, and `testing` a disk that lies, breaks and
 //! loses power.
 //!
 //! Knows nothing of HTTP, time or any runtime. All but [`Store::get`], [`Store::set_head`],
