@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use model::Family;
+use nodemap::NodeMap;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::DemoArgs;
@@ -42,7 +44,7 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     let mut network = Network::start(layout).await?;
     let outcome = until_done(&mut network, &args, &items, begun).await;
     network.stop().await;
-    if outcome.is_err() || matches!(outcome, Ok(code) if code != ExitCode::SUCCESS) {
+    if !matches!(outcome, Ok(ExitCode::SUCCESS)) {
         keep_logs(temporary);
     }
     outcome
@@ -109,76 +111,80 @@ async fn until_done(
     }
 }
 
-/// The table of the running network and lines to paste.
+/// States of a process in words: of an edge by address family.
+fn state(map: &NodeMap, host: &layout::Host) -> String {
+    let Some(states) = map.states.get(host.name) else { return "serving".to_owned() };
+    let families = Family::ALL
+        .into_iter()
+        .filter_map(|family| states.get(family).map(|state| format!("{family} {}", state.state)));
+    families.collect::<Vec<_>>().join(", ")
+}
+
+/// The running network, and lines to paste.
 async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
     let map = network::node_map().await?;
-    let state = |host: &layout::Host| match map.states.get(host.name) {
-        Some(states) => [("", &states.v4), (", v6 ", &states.v6)]
-            .into_iter()
-            .filter_map(|(label, state)| state.as_ref().map(|s| format!("{label}{}", s.state)))
-            .collect::<String>(),
-        None => "serving".to_owned(),
-    };
+    let dir = &network.layout.dir;
     if json {
         let hosts: Vec<_> = HOSTS
             .iter()
             .map(|host| {
                 serde_json::json!({
-                    "name": host.name, "role": host.role.word(), "state": state(host),
+                    "name": host.name, "role": host.role.word(), "state": state(&map, host),
                     "address": host.address(), "admin": host.admin(),
                 })
             })
             .collect();
         let document = serde_json::json!({
-            "format": 1, "dir": network.layout.dir, "ready_ms": ready_ms, "hosts": hosts,
+            "format": 1, "dir": dir, "ready_ms": ready_ms, "hosts": hosts,
         });
         println!("{document:#}");
         return Ok(());
     }
-    println!(
-        "The network is up after {:.1} s, in {}\n",
-        ready_ms as f64 / 1e3,
-        network.layout.dir.display()
-    );
+    let seconds = ready_ms as f64 / 1e3;
+    println!("The network is up after {seconds:.1} s, in {}\n", dir.display());
     println!("{:<12} {:<8} {:<18} {:<18} STATE", "NAME", "ROLE", "ADDRESS", "ADMIN");
     for host in &HOSTS {
-        println!(
-            "{:<12} {:<8} {:<18} {:<18} {}",
-            host.name,
-            host.role.word(),
-            host.address().to_string(),
-            host.admin().to_string(),
-            state(host)
-        );
+        let (address, admin) = (host.address().to_string(), host.admin().to_string());
+        let (role, state) = (host.role.word(), state(&map, host));
+        println!("{:<12} {role:<8} {address:<18} {admin:<18} {state}", host.name);
     }
-    let (dns, edge) = (host_named("ns1"), host_named("mirror1-de"));
-    let path = "/vlc/4.0.0/README.txt";
-    let port = layout::HTTP_PORT;
-    println!(
-        "\nWho is sent where (a client in Germany, one in Australia, one over IPv6):\n  \
-         dig @{} -p {} {NAME} +subnet=87.128.0.0/24\n  \
-         dig @{} -p {} {NAME} +subnet=1.128.0.0/24\n  \
-         dig @{} -p {} {NAME} AAAA +subnet=2003:40::/48",
-        dns.ip(),
-        dns.address().port(),
-        dns.ip(),
-        dns.address().port(),
-        dns.ip(),
-        dns.address().port()
-    );
-    println!(
-        "\nDownload from the node that the first one got (twice: the second is a hit):\n  \
-         curl -sS -D - -o /dev/null --resolve {HOST}:{port}:{} http://{HOST}:{port}{path}",
-        edge.ip()
-    );
-    println!(
-        "\nWhy:\n  cacheboy explain --config {} 87.128.0.1 {NAME}",
-        network.layout.config(dns).display()
-    );
-    println!(
-        "\nChange a weight in {} and ask again.\nWhat a process sees of itself: curl http://{}/status (or /metrics)\n\nCtrl-C stops everything.",
-        network.layout.maps().join("steering.toml").display(),
-        edge.admin()
-    );
+    print!("{}", lines_to_paste(&network.layout));
     Ok(())
+}
+
+fn lines_to_paste(layout: &Layout) -> String {
+    let (dns, edge) = (host_named("ns1"), host_named("mirror1-de"));
+    let (port, node) = (layout::HTTP_PORT, edge.ip());
+    let dig = format!("dig @{} -p {} {NAME}", dns.ip(), dns.address().port());
+    let program = std::env::current_exe().map_or_else(|_| "cacheboy".into(), |path| shell(&path));
+    let config = shell(&layout.config(dns));
+    let map = layout.maps().join("steering.toml");
+    format!(
+        "
+Who is sent where (a client in Germany, one in Australia, one over IPv6):
+  {dig} +subnet=87.128.0.0/24
+  {dig} +subnet=1.128.0.0/24
+  {dig} AAAA +subnet=2003:40::/48
+
+Download from the node that the first one got (twice: the second is a hit):
+  curl -sS -D - -o /dev/null --resolve {HOST}:{port}:{node} http://{HOST}:{port}/vlc/4.0.0/README.txt
+
+Why that node:
+  {program} explain --config {config} 87.128.0.1 {NAME}
+
+Change a weight in {} and ask again.
+What a process knows of itself: curl http://{}/status (or /metrics)
+
+Ctrl-C stops everything.
+",
+        map.display(),
+        edge.admin()
+    )
+}
+
+/// A path as one word of a shell.
+fn shell(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:,@".contains(c);
+    if text.chars().all(plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }

@@ -70,7 +70,7 @@ pub(super) async fn run(
     );
     step!(
         "download",
-        "every file whole from every answered node, SHA-256 right, each byte once from the masters",
+        "whole files, SHA-256 right, from each answered node; masters send each byte once an edge",
         content::download(items)
     );
     step!(
@@ -80,13 +80,13 @@ pub(super) async fn run(
     );
     step!(
         "ranges",
-        "a client that asks only for ranges fills the cache; whole and multi ranges are exact",
+        "a client that asks only for ranges fills the cache; every kind of range is exact",
         content::ranges(items)
     );
     step!("download-ipv6", "a download over IPv6 is exact", content::ipv6(items));
     step!(
         "edge-killed",
-        "a killed edge leaves the answers in time, comes back by itself, its cache warm",
+        "a killed edge leaves the answers in time and comes back with its cache warm",
         failure::edge_killed(network, items)
     );
     step!(
@@ -96,7 +96,7 @@ pub(super) async fn run(
     );
     step!(
         "masters-killed",
-        "with all masters gone held files come, others get a clear 502 or 504; it recovers by itself",
+        "no master: held files come, others get a clear 502 or 504; it recovers by itself",
         failure::masters_killed(network, items)
     );
     step!(
