@@ -6,6 +6,7 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use support::{cacheboy, output};
 
@@ -96,6 +97,30 @@ fn lookup_and_explain_work_without_a_network() {
         "it names what there is: {}",
         unknown.err
     );
+}
+
+#[test]
+fn a_closed_pipe_ends_a_command_quietly() {
+    let mut child = cacheboy().args(["lookup", "87.128.0.1"]).stdout(Stdio::piped())
+        .stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let ended = child.wait_with_output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn the_demo_spares_a_folder_that_is_not_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("maps")).unwrap();
+    fs::write(dir.path().join("maps/nodes.toml"), "mine").unwrap();
+    let ran = output(cacheboy().args(["demo", "--dir"]).arg(dir.path()));
+    assert_eq!(ran.code, 1);
+    assert!(ran.err.contains("holds other files"), "{}", ran.err);
+    assert_eq!(fs::read_to_string(dir.path().join("maps/nodes.toml")).unwrap(), "mine");
+    let missing = dir.path().join("nowhere");
+    let ran = output(cacheboy().args(["demo", "--content"]).arg(&missing));
+    assert!(ran.err.contains("no such folder"), "{}", ran.err);
 }
 
 #[test]

@@ -45,8 +45,14 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Dns(args) => runtime()?.block_on(roles::run(&args, Play::Dns)),
         Command::Health(args) => runtime()?.block_on(roles::run(&args, Play::Health)),
         Command::Master(args) => runtime()?.block_on(roles::run(&args, Play::Master)),
-        Command::Check(args) => check::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Lookup(args) => lookup::run(&args),
+        Command::Check(args) => print(|| check::run(&args)),
+        Command::Explain(args) => print(|| explain::run(&args)),
+        Command::Lookup(args) => print(|| lookup::run(&args)),
     }
+}
+
+/// A command that only prints: it ends when nobody reads on (`| head`).
+fn print(command: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
+    sys::process::end_when_nobody_reads();
+    command()
 }

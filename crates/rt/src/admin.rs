@@ -211,7 +211,9 @@ mod tests {
         status.set("dns", || serde_json::json!({ "generation": 3 }));
         let shutdown = Shutdown::default();
         let listen = AdminListen::Unix(path.clone());
-        start(listen.clone(), Metrics::new(), status.clone(), shutdown.clone()).await.unwrap();
+        let metrics = Metrics::new();
+        metrics.gauge(&crate::metrics::host::NODE_MAP_GENERATION, &[]).set(1);
+        start(listen.clone(), metrics, status.clone(), shutdown.clone()).await.unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let second = start(listen, Metrics::new(), status, Shutdown::default()).await;
         assert!(matches!(second, Err(AdminError::UnixInUse(_))));

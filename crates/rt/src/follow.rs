@@ -42,6 +42,15 @@ pub enum Source {
     File(PathBuf),
 }
 
+impl std::fmt::Display for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Http(url) => write!(f, "{url}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
 /// `[follow]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FollowParams {
@@ -244,7 +253,7 @@ impl Follower {
             chain.push_str(&error.to_string());
             cause = error.source();
         }
-        let line = format!("{source:?} {reason} {chain}");
+        let line = format!("{source} {reason} {chain}");
         if self.error_shown != line {
             tracing::warn!(
                 ?source,

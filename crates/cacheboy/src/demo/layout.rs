@@ -141,7 +141,12 @@ impl Layout {
         fs::create_dir_all(self.dir.join("geo"))?;
         fs::write(self.dir.join("geo/demo.mmdb"), crate::geo::DEMO_DATABASE)?;
         for host in &HOSTS {
-            fs::create_dir_all(self.host_dir(host).join("state"))?;
+            let dir = self.host_dir(host);
+            // What an earlier demo left would make the first client of this one a hit.
+            if dir.is_dir() {
+                fs::remove_dir_all(&dir)?;
+            }
+            fs::create_dir_all(dir.join("state"))?;
             fs::write(self.config(host), self.config_text(host, content))?;
         }
         Ok(())

@@ -27,6 +27,13 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     // A temporary folder lives as long as this value.
     let temporary = match &args.dir {
         Some(dir) => {
+            if is_foreign(dir) {
+                bail!(
+                    "--dir {}: holds other files, and the demo writes its own there: name an empty \
+                     folder, a new one, or that of an earlier demo",
+                    dir.display()
+                );
+            }
             std::fs::create_dir_all(dir)
                 .with_context(|| format!("cannot make {}", dir.display()))?;
             None
@@ -50,6 +57,13 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
     outcome
 }
 
+/// Whether a folder holds something that no demo made.
+fn is_foreign(dir: &Path) -> bool {
+    let holds_something = std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some());
+    let of_a_demo = HOSTS.iter().all(|host| dir.join(host.name).is_dir());
+    holds_something && !of_a_demo
+}
+
 /// Writes every file the network starts from; gives the content when it is ours.
 fn prepare(layout: &Layout, content: Option<&Path>) -> Result<Vec<content::Item>> {
     let place = || format!("cannot write the demo's files to {}", layout.dir.display());
@@ -57,6 +71,9 @@ fn prepare(layout: &Layout, content: Option<&Path>) -> Result<Vec<content::Item>
         None => None,
         Some(path) => {
             let path = std::path::absolute(path).context("cannot find the current folder")?;
+            if !path.is_dir() {
+                bail!("--content {}: there is no such folder", path.display());
+            }
             if !path.join(mirror::TREE_MARKER).exists() {
                 bail!(
                     "{} has no tree marker: a master serves only a folder that says it is whole: \
@@ -98,7 +115,10 @@ async fn until_done(
         if args.check {
             return check::run(network, items, ready_ms, args.json).await;
         }
-        show(network, ready_ms, args.json).await?;
+        let path = items.iter().find(|item| item.path.ends_with("README.txt"));
+        // The files of a folder of one's own are one's own business: show the form.
+        let path = path.map_or("/PATH/OF/A/FILE", |item| &item.path);
+        show(network, path, ready_ms, args.json).await?;
         loop {
             network.all_alive()?;
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -121,7 +141,7 @@ fn state(map: &NodeMap, host: &layout::Host) -> String {
 }
 
 /// The running network, and lines to paste.
-async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
+async fn show(network: &Network, path: &str, ready_ms: u64, json: bool) -> Result<()> {
     let map = network::node_map().await?;
     let dir = &network.layout.dir;
     if json {
@@ -148,11 +168,11 @@ async fn show(network: &Network, ready_ms: u64, json: bool) -> Result<()> {
         let (role, state) = (host.role.word(), state(&map, host));
         println!("{:<12} {role:<8} {address:<18} {admin:<18} {state}", host.name);
     }
-    print!("{}", lines_to_paste(&network.layout));
+    print!("{}", lines_to_paste(&network.layout, path));
     Ok(())
 }
 
-fn lines_to_paste(layout: &Layout) -> String {
+fn lines_to_paste(layout: &Layout, path: &str) -> String {
     let (dns, edge) = (host_named("ns1"), host_named("mirror1-de"));
     let (port, node) = (layout::HTTP_PORT, edge.ip());
     let dig = format!("dig @{} -p {} {NAME}", dns.ip(), dns.address().port());
@@ -161,18 +181,19 @@ fn lines_to_paste(layout: &Layout) -> String {
     let map = layout.maps().join("steering.toml");
     format!(
         "
-Who is sent where (a client in Germany, one in Australia, one over IPv6):
+Who is sent where (Germany, Australia, Korea by the weights of two nodes, Germany over IPv6):
   {dig} +subnet=87.128.0.0/24
   {dig} +subnet=1.128.0.0/24
+  {dig} +subnet=1.208.0.0/24
   {dig} AAAA +subnet=2003:40::/48
 
 Download from the node that the first one got (twice: the second is a hit):
-  curl -sS -D - -o /dev/null --resolve {HOST}:{port}:{node} http://{HOST}:{port}/vlc/4.0.0/README.txt
+  curl -sS -D - -o /dev/null --resolve {HOST}:{port}:{node} http://{HOST}:{port}{path}
 
 Why that node:
   {program} explain --config {config} 87.128.0.1 {NAME}
 
-Change a weight in {} and ask again.
+Change the weights of pool `asia` in {} and ask for Korea again.
 What a process knows of itself: curl http://{}/status (or /metrics)
 
 Ctrl-C stops everything.

@@ -4,8 +4,8 @@
 //! Resolve a handle once ([`Metrics::counter`], [`Metrics::gauge`]) and keep it: resolving looks up
 //! labels, counting is one atomic addition.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
@@ -61,9 +61,12 @@ macro_rules! metrics {
 }
 pub(crate) use metrics;
 
+/// The table of every host, then that of each role, in the order of the manual.
+const TABLES: [&[Metric]; 5] = [host::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL];
+
 /// Every metric of every role, in the order of the manual.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    [host::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL].into_iter().flatten()
+    TABLES.into_iter().flatten()
 }
 
 /// The registry of this process.
@@ -75,6 +78,8 @@ struct Inner {
     registry: Registry,
     counters: HashMap<&'static str, IntCounterVec>,
     gauges: HashMap<&'static str, IntGaugeVec>,
+    /// Tables whose metrics are in the registry, by the first metric's name.
+    shown: Mutex<HashSet<&'static str>>,
 }
 
 impl Default for Metrics {
@@ -84,10 +89,11 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    /// Registers every metric of the tables.
-    #[allow(clippy::expect_used, reason = "the tables are constant and a test registers them all")]
+    /// Makes every metric of the tables. A role's are shown from the moment one of them is
+    /// resolved: a host shows nothing of roles it does not play, and everything, at 0, of those it
+    /// does.
+    #[allow(clippy::expect_used, reason = "the tables are constant and a test makes them all")]
     pub fn new() -> Self {
-        let registry = Registry::new();
         let mut counters = HashMap::new();
         let mut gauges = HashMap::new();
         for metric in all() {
@@ -95,25 +101,41 @@ impl Metrics {
             match metric.kind {
                 Kind::Counter => {
                     let family = IntCounterVec::new(options, metric.labels).expect("a sound table");
-                    registry.register(Box::new(family.clone())).expect("unique names");
-                    // A metric without labels shows 0 from the start.
-                    if metric.labels.is_empty() {
-                        family.with_label_values::<&str>(&[]);
-                    }
                     counters.insert(metric.name, family);
                 }
                 Kind::Gauge => {
                     let family = IntGaugeVec::new(options, metric.labels).expect("a sound table");
-                    registry.register(Box::new(family.clone())).expect("unique names");
-                    // A metric without labels shows 0 from the start.
-                    if metric.labels.is_empty() {
-                        family.with_label_values::<&str>(&[]);
-                    }
                     gauges.insert(metric.name, family);
                 }
             }
         }
-        Self(Arc::new(Inner { registry, counters, gauges }))
+        let (registry, shown) = (Registry::new(), Mutex::default());
+        Self(Arc::new(Inner { registry, counters, gauges, shown }))
+    }
+
+    /// Puts the table that `metric` stands in into the registry.
+    #[allow(clippy::expect_used, reason = "the tables are constant and a test shows them all")]
+    fn show_table_of(&self, metric: &Metric) {
+        let has = |table: &&[Metric]| table.iter().any(|other| other.name == metric.name);
+        let Some(table) = TABLES.into_iter().find(has) else { return };
+        let Some(first) = table.first() else { return };
+        if !self.0.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(first.name) {
+            return;
+        }
+        for metric in table {
+            if let Some(family) = self.0.counters.get(metric.name) {
+                self.0.registry.register(Box::new(family.clone())).expect("unique names");
+                if metric.labels.is_empty() {
+                    family.with_label_values::<&str>(&[]);
+                }
+            }
+            if let Some(family) = self.0.gauges.get(metric.name) {
+                self.0.registry.register(Box::new(family.clone())).expect("unique names");
+                if metric.labels.is_empty() {
+                    family.with_label_values::<&str>(&[]);
+                }
+            }
+        }
     }
 
     /// The counter `metric` with these label values.
@@ -122,12 +144,14 @@ impl Metrics {
     /// in code that the first call shows.
     #[allow(clippy::expect_used, reason = "a mistake in code, not in input")]
     pub fn counter(&self, metric: &Metric, labels: &[&str]) -> Counter {
+        self.show_table_of(metric);
         self.0.counters.get(metric.name).expect("a counter of the tables").with_label_values(labels)
     }
 
     /// The gauge `metric` with these label values. Panics as [`Metrics::counter`] does.
     #[allow(clippy::expect_used, reason = "a mistake in code, not in input")]
     pub fn gauge(&self, metric: &Metric, labels: &[&str]) -> Gauge {
+        self.show_table_of(metric);
         self.0.gauges.get(metric.name).expect("a gauge of the tables").with_label_values(labels)
     }
 
@@ -143,10 +167,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_host_shows_the_metrics_of_its_roles_and_no_others() {
+        let metrics = Metrics::new();
+        assert_eq!(metrics.render(), "");
+        metrics.gauge(&host::NODE_MAP_GENERATION, &[]).set(7);
+        let text = metrics.render();
+        assert!(text.contains("cacheboy_host_node_map_generation 7\n"), "{text}");
+        assert!(text.contains("cacheboy_host_node_map_confirmed_timestamp_seconds 0\n"), "{text}");
+        assert!(!text.contains("cacheboy_master_"), "{text}");
+    }
+
+    #[test]
     fn the_tables_register_and_follow_the_naming_rule() {
         let metrics = Metrics::new();
-        metrics.gauge(&host::NODE_MAP_GENERATION, &[]).set(7);
-        assert!(metrics.render().contains("cacheboy_host_node_map_generation 7\n"));
+        for table in TABLES {
+            table.first().iter().for_each(|first| metrics.show_table_of(first));
+        }
         for metric in all() {
             let rest = metric.name.strip_prefix("cacheboy_").unwrap();
             let role = rest.split('_').next().unwrap();

@@ -139,7 +139,7 @@ pub(super) async fn download(items: &[Item]) -> Result<Figures> {
         ("files", files.len().into()),
         ("client_bytes", bytes.into()),
         ("master_bytes", sent.into()),
-        ("MB_per_s", format!("{:.0}", bytes as f64 / 1e6 / seconds).into()),
+        ("MB_per_s", (bytes as f64 / 1e6 / seconds).round().into()),
     ]))
 }
 

@@ -142,8 +142,8 @@ pub(super) async fn weight(network: &Network) -> Result<Figures> {
         if near(share_after, 0.8) {
             return Ok(figures([
                 ("answers", ANSWERS.into()),
-                ("share_before", format!("{share_before:.3}").into()),
-                ("share_after", format!("{share_after:.3}").into()),
+                ("share_before", rounded(share_before).into()),
+                ("share_after", rounded(share_after).into()),
                 ("live_ms", begun_ms.into()),
                 ("allowed_ms", WEIGHT_MS.into()),
             ]));
@@ -154,6 +154,11 @@ pub(super) async fn weight(network: &Network) -> Result<Figures> {
         );
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Three digits behind the point.
+fn rounded(share: f64) -> f64 {
+    (share * 1000.0).round() / 1000.0
 }
 
 /// Within four standard deviations of a share counted on [`ANSWERS`] answers.

@@ -82,7 +82,7 @@ async fn ask_all(clients: &[Client], address: impl Fn(&Client) -> IpAddr) -> Res
         ("clients", clients.len().into()),
         ("queries", (clients.len() * 2).into()),
         ("nodes", nodes.len().into()),
-        ("mean_scope", format!("/{mean:.1}").into()),
+        ("mean_scope", ((mean * 10.0).round() / 10.0).into()),
     ]))
 }
 
