@@ -22,6 +22,10 @@
 //! dead network from a dead uplink. Canaries, which can, and which freeze the map, come with several
 //! vantage points.
 //!
+//! **Drain.** A node with a `drain` reason in the admin map is published as drained with that reason
+//! in each family. It is probed on, and what the probes say holds again when the reason is gone.
+//! Since it serves nobody, its failures say nothing about the others (H1), but its passes do.
+//!
 //! **Publishing.** A change of state or of the admin map is due at once. Mere confirmations change
 //! no answer, so they are gathered for up to [`GATHER_MS`].
 //!
@@ -111,7 +115,7 @@ impl Params {
     }
 }
 
-/// A node in one family, as published, with the addresses that decide.
+/// A node in one family as the probes see it, with the addresses that decide.
 #[derive(Debug)]
 struct Watched {
     state: NodeState,
@@ -134,7 +138,10 @@ pub struct Checker {
     params: Params,
     publisher: Name,
     map: AdminMap,
+    /// What the probes say.
     watched: BTreeMap<(Name, Family), Watched>,
+    /// Drained nodes, and since when (Unix time in milliseconds).
+    drained: BTreeMap<Name, u64>,
     in_flight: BTreeMap<u64, Target>,
     next_probe: u64,
     dice: Dice,
@@ -161,6 +168,7 @@ impl Checker {
             publisher,
             map: AdminMap::default(),
             watched: BTreeMap::new(),
+            drained: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             next_probe: 0,
             dice,
@@ -194,10 +202,14 @@ impl Checker {
     /// Takes the states of `last` over for the addresses that are still there.
     fn restore(&mut self, last: &NodeMap) {
         let known = |node: &Name, family| last.states.get(node).and_then(|s| s.get(family));
-        let all_down = self
-            .watched
-            .keys()
-            .all(|(node, family)| known(node, *family).is_some_and(|s| s.state == State::Down));
+        let none_served = |s: &NodeState| matches!(s.state, State::Down | State::Drained);
+        let all_down =
+            self.watched.keys().all(|(node, family)| known(node, *family).is_some_and(none_served));
+        for (node, since_ms) in &mut self.drained {
+            let states = Family::ALL.into_iter().filter_map(|family| known(node, family));
+            let before = states.filter(|s| s.state == State::Drained).map(|s| s.since_ms).min();
+            *since_ms = before.unwrap_or(*since_ms);
+        }
         for ((node, family), watched) in &mut self.watched {
             let Some(before) = known(node, *family) else { continue };
             let state = match before.state {
@@ -258,6 +270,9 @@ impl Checker {
                 self.watched.insert((name.clone(), family), watched);
             }
         }
+        let drained = map.nodes.iter().filter(|(_, node)| node.drain.is_some());
+        let since_ms = |name| self.drained.get(name).copied().unwrap_or(now.wall_ms);
+        self.drained = drained.map(|(name, _)| (name.clone(), since_ms(name))).collect();
         self.map = map;
         self.publish_ns = Some(now.mono_ns);
     }
@@ -279,7 +294,11 @@ impl Checker {
                 for tracked in watched.addresses.values_mut() {
                     tracked.settle(&self.params, self.holding);
                 }
-                change = change.max(watched.refresh(now));
+                let of_this = watched.refresh(now);
+                // What the probes of a drained node say is not published.
+                if !self.drained.contains_key(node) {
+                    change = change.max(of_this);
+                }
             }
         }
         let due_ns = match change {
@@ -339,7 +358,8 @@ impl Checker {
         let mut states: BTreeMap<Name, NodeStates> =
             self.map.nodes.keys().map(|name| (name.clone(), NodeStates::default())).collect();
         for ((node, family), watched) in &self.watched {
-            *states.entry(node.clone()).or_default().get_mut(*family) = Some(watched.state.clone());
+            let state = self.drain_of(node).unwrap_or_else(|| watched.state.clone());
+            *states.entry(node.clone()).or_default().get_mut(*family) = Some(state);
         }
         self.published_ms = now.wall_ms;
         Some(NodeMap {
@@ -380,10 +400,12 @@ impl Checker {
                     None => tracked.due_ns.saturating_sub(now.mono_ns) / NS_PER_MS,
                 },
             });
+            let drained = self.drain_of(node);
+            let published = drained.as_ref().unwrap_or(&watched.state);
             let view = FamilyView {
-                state: watched.state.state,
-                reason: watched.state.reason.clone(),
-                since_ms: watched.state.since_ms,
+                state: published.state,
+                reason: published.reason.clone(),
+                since_ms: published.since_ms,
                 addresses: addresses.collect(),
             };
             nodes.entry(node.clone()).or_default().insert(*family, view);
@@ -406,20 +428,32 @@ impl Checker {
         }
     }
 
+    /// The state of `node` in each family, if a person took it out.
+    fn drain_of(&self, node: &Name) -> Option<NodeState> {
+        let reason = self.map.nodes.get(node)?.drain.clone()?;
+        Some(NodeState { state: State::Drained, reason, since_ms: *self.drained.get(node)? })
+    }
+
     /// Whether every address began to fail within one interval, at least half of them are still
     /// held to be up, and not all have failed often enough yet.
     fn all_failing_at_once(&self) -> bool {
         let (mut all, mut up, mut fallen) = (0usize, 0usize, 0usize);
         let (mut first, mut last) = (u64::MAX, 0);
-        for tracked in self.watched.values().flat_map(|w| w.addresses.values()) {
-            if tracked.fails == 0 {
-                return false;
+        for ((node, _), watched) in &self.watched {
+            let drained = self.drained.contains_key(node);
+            for tracked in watched.addresses.values() {
+                if tracked.fails == 0 {
+                    return false;
+                }
+                if drained {
+                    continue;
+                }
+                all = all.saturating_add(1);
+                up = up.saturating_add(usize::from(tracked.state == State::Up));
+                fallen = fallen.saturating_add(usize::from(tracked.has_fallen(&self.params)));
+                first = first.min(tracked.failing_since_ns);
+                last = last.max(tracked.failing_since_ns);
             }
-            all = all.saturating_add(1);
-            up = up.saturating_add(usize::from(tracked.state == State::Up));
-            fallen = fallen.saturating_add(usize::from(tracked.has_fallen(&self.params)));
-            first = first.min(tracked.failing_since_ns);
-            last = last.max(tracked.failing_since_ns);
         }
         // A probe that was already under way when everything ended began up to a timeout earlier.
         let once_ms = self.params.interval_ms.saturating_add(self.params.timeout_ms);

@@ -18,8 +18,10 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conversations/health")
 }
 
+/// After a change that is meant run with `CACHEBOY_GOLDEN=write`, and read the difference.
 #[test]
 fn every_conversation_goes_as_written() {
+    let write = std::env::var("CACHEBOY_GOLDEN").is_ok_and(|v| v == "write");
     let mut played = 0;
     for entry in fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
@@ -28,6 +30,9 @@ fn every_conversation_goes_as_written() {
         }
         let script = fs::read_to_string(&path).unwrap();
         let actual = Player::default().play(&script);
+        if write {
+            fs::write(&path, &actual).unwrap();
+        }
         assert!(actual == script, "{} went differently:\n{actual}", path.display());
         played += 1;
     }
@@ -73,11 +78,14 @@ impl Player {
             ("params", _) => self.params = params(rest),
             ("nodes", _) => {
                 self.map = nodes(rest);
-                let map = self.map.clone();
-                if let Some(checker) = &mut self.checker {
-                    checker.handle_map(now, map);
-                }
+                self.edited();
             }
+            ("drain", [node, reason @ ..]) => {
+                let reason = (!reason.is_empty()).then(|| reason.join(" "));
+                self.map.nodes.get_mut(*node).unwrap().drain = reason;
+                self.edited();
+            }
+            ("show", [node]) => self.show(node),
             ("start", ["forgetful"]) => self.start(None),
             ("start", []) => {
                 let last = self.last.as_ref().map(|bytes| NodeMap::parse(bytes).unwrap());
@@ -96,6 +104,31 @@ impl Player {
                 self.checker.as_mut().unwrap().handle_result(now, probe.id, result(words));
             }
             _ => panic!("unknown step {verb} {rest:?}"),
+        }
+    }
+
+    fn edited(&mut self) {
+        let (now, map) = (self.now(), self.map.clone());
+        if let Some(checker) = &mut self.checker {
+            checker.handle_map(now, map);
+        }
+    }
+
+    /// What `/status` shows of a node.
+    fn show(&mut self, node: &str) {
+        let overview = self.checker.as_ref().unwrap().overview(self.now());
+        for (family, view) in &overview.nodes[node] {
+            writeln!(self.out, "< {node} {family} {}: {}", view.state, view.reason).unwrap();
+            for a in &view.addresses {
+                let last = a.last_result.as_deref().unwrap_or("-");
+                let (passes, fails) = (a.passes, a.fails);
+                writeln!(
+                    self.out,
+                    "<   {} {} passes {passes} fails {fails}: {last}",
+                    a.address, a.state
+                )
+                .unwrap();
+            }
         }
     }
 

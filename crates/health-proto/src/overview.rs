@@ -33,7 +33,7 @@ pub struct FamilyView {
     pub reason: String,
     /// Unix time in milliseconds since when.
     pub since_ms: u64,
-    /// What stands behind it, address by address.
+    /// What the probes say, address by address; also of a drained node.
     pub addresses: Vec<AddressView>,
 }
 

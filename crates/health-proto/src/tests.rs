@@ -25,6 +25,7 @@ pub(crate) fn admin_map(nodes: &[(&str, &[&str])]) -> AdminMap {
         addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
         capacity: None,
         sponsor: None,
+        drain: None,
     };
     AdminMap {
         sites: BTreeMap::from([(name("here"), Site::default())]),

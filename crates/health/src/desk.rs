@@ -118,9 +118,7 @@ impl Desk {
             Ok(map) => {
                 let changes = nodemap::admin::diff(self.checker().map(), &map);
                 self.note_maps(&[]);
-                let shown: Vec<&str> =
-                    changes.iter().take(CHANGES_SHOWN).map(String::as_str).collect();
-                tracing::info!(changes = changes.len(), "maps read: {}", shown.join("; "));
+                tracing::info!(changes = changes.len(), "maps read: {}", in_words(&changes));
                 self.checker().handle_map(clock::now(), map);
                 self.told.notify_one();
             }
@@ -168,5 +166,31 @@ impl Desk {
                 gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
             }
         }
+    }
+}
+
+/// The changes of an edit for one line of the log.
+fn in_words(changes: &[String]) -> String {
+    if changes.is_empty() {
+        return "what they say is the same as before".to_owned();
+    }
+    let shown: Vec<&str> = changes.iter().take(CHANGES_SHOWN).map(String::as_str).collect();
+    match changes.len().saturating_sub(shown.len()) {
+        0 => shown.join("; "),
+        more => format!("{}; and {more} more", shown.join("; ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_reads_as_a_sentence_whatever_it_changes() {
+        let changes: Vec<String> = (0..23).map(|i| format!("site.s{i} added")).collect();
+        assert_eq!(in_words(&[]), "what they say is the same as before");
+        assert_eq!(in_words(&changes[..2]), "site.s0 added; site.s1 added");
+        let long = in_words(&changes);
+        assert!(long.ends_with("site.s19 added; and 3 more"), "{long}");
     }
 }

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use health_proto::{Checker, ParamsError};
@@ -51,6 +51,11 @@ use probe::Prober;
 
 /// Name of the published node map in the state directory.
 const STATE_FILE: &str = "node-map.json";
+
+/// Where this role keeps the node map that it published last.
+pub fn published_path(state_dir: &Path) -> PathBuf {
+    state_dir.join(STATE_FILE)
+}
 
 /// `[health]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +161,7 @@ impl Health {
         let first = checker.poll_publish(now);
         let published = first.as_ref().map(Published::of).unwrap_or_default();
         let desk = Arc::new(Desk::new(checker, published, &folder, &findings, &context));
-        let keeper = Keeper::start(context.state_dir.join(STATE_FILE), &desk, &context);
+        let keeper = Keeper::start(published_path(&context.state_dir), &desk, &context);
         let status = desk.clone();
         context.status.set("health", move || status.show());
         Ok(Self {
@@ -209,7 +214,7 @@ pub async fn run(params: Params, context: Context) -> Result<(), Error> {
 
 /// The node map of the last run.
 fn load_last(context: &Context) -> Option<NodeMap> {
-    let path = context.state_dir.join(STATE_FILE);
+    let path = published_path(&context.state_dir);
     let bytes = match file::read_bounded(&path, follow::NODE_MAP_BYTES_MAX as u64) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,

@@ -54,9 +54,15 @@ impl Folder {
             self.changing = Some(seen);
             return None;
         }
+        let found = admin::load_dir(&self.dir);
+        if fingerprint(&self.dir) != seen {
+            // Swapped while it was read: what was found may be of both, so look again.
+            self.changing = None;
+            return None;
+        }
         self.changing = None;
         self.read = seen;
-        Some(admin::load_dir(&self.dir))
+        Some(found)
     }
 }
 
@@ -147,5 +153,63 @@ mod tests {
         assert_eq!(folder.look(), None);
         let findings = folder.look().unwrap().unwrap_err();
         assert!(findings[0].to_string().contains("cannot be read"), "{findings:?}");
+    }
+
+    /// The nodes' addresses, once two looks have seen a change.
+    fn addresses(folder: &mut Folder) -> Option<Vec<String>> {
+        assert_eq!(folder.look(), None);
+        let map = folder.look()?.unwrap();
+        Some(map.nodes.values().map(|node| node.addresses[0].to_string()).collect())
+    }
+
+    #[test]
+    fn a_folder_that_is_swapped_is_read_as_a_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for (folder, node) in [("one", "192.0.2.1"), ("two", "192.0.2.2"), ("three", "192.0.2.3")] {
+            fs::create_dir(at(folder)).unwrap();
+            fs::write(at(folder).join("a.toml"), maps_of(&[("a", node)])).unwrap();
+        }
+        let link = |to: &str| {
+            std::os::unix::fs::symlink(at(to), at("new")).unwrap();
+            fs::rename(at("new"), at("maps")).unwrap();
+        };
+        link("one");
+        let (mut folder, found) = Folder::open(at("maps"));
+        assert!(found.is_ok());
+        assert_eq!(addresses(&mut folder), None);
+        link("two");
+        assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.2"]);
+
+        // By renaming folders, with looks at every moment.
+        fs::remove_file(at("maps")).unwrap();
+        assert_eq!(folder.look(), None);
+        fs::rename(at("three"), at("maps")).unwrap();
+        assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.3"]);
+        fs::rename(at("maps"), at("old")).unwrap();
+        fs::rename(at("one"), at("maps")).unwrap();
+        assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.1"]);
+    }
+
+    #[test]
+    fn a_folder_with_a_file_missing_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let whole = maps_of(&[("a", "192.0.2.1")]);
+        let (nodes, rest) = whole.split_at(whole.find("[pool]").unwrap());
+        fs::write(dir.path().join("nodes.toml"), nodes).unwrap();
+        fs::write(dir.path().join("rest.toml"), rest).unwrap();
+        let (mut folder, found) = Folder::open(dir.path().to_owned());
+        assert!(found.is_ok());
+        fs::remove_file(dir.path().join("rest.toml")).unwrap();
+        assert_eq!(folder.look(), None);
+        let findings = folder.look().unwrap().unwrap_err();
+        let kinds: Vec<&str> = findings.iter().map(|finding| finding.problem.as_str()).collect();
+        assert_eq!(
+            kinds,
+            [
+                "no file here has a project, so nobody would be served",
+                "no file here has a zone, so nobody would be served"
+            ]
+        );
     }
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::references;
 pub use entries::diff;
-pub use load::{FILE_BYTES_MAX, load, load_dir};
+pub use load::{FILE_BYTES_MAX, is_admin_map, load, load_dir};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -68,6 +68,9 @@ pub struct Node {
     /// Who gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sponsor: Option<String>,
+    /// Why a person took it out: it gets no clients, whatever probes say. Never empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drain: Option<String>,
 }
 
 impl Node {

@@ -10,6 +10,7 @@
 
 mod path;
 mod section;
+mod syntax;
 mod value;
 
 use std::cell::RefCell;
@@ -25,15 +26,13 @@ use toml::de::{DeTable, DeValue};
 pub use self::path::{KeyPath, Step};
 pub(crate) use self::path::{bare_or_quoted, join};
 pub use self::section::{Key, Section};
+use self::syntax::Fault;
 pub use self::value::Value;
 use crate::Finding;
 use crate::words::{clip, guess, list};
 
 /// Findings kept of one file; a file with more of them is of the wrong kind, not wrong in detail.
 const FINDINGS_MAX: usize = 500;
-
-/// Syntax errors kept of one file: the first ones are true, later ones often follow from them.
-const SYNTAX_ERRORS_MAX: usize = 5;
 
 /// One file being read.
 #[derive(Debug)]
@@ -49,8 +48,8 @@ pub struct Document<'i> {
 }
 
 impl<'i> Document<'i> {
-    /// Parses `text`; `file` is only a name for messages. Syntax errors become findings, and what
-    /// could be read around them is kept.
+    /// Parses `text`; `file` is only a name for messages. Of syntax errors the first is a finding,
+    /// since the others may only follow from it; keys given twice before it are, too.
     pub fn parse(file: &Path, text: &'i str) -> Self {
         let (root, errors) = DeTable::parse_recoverable(text);
         let line_ends = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at);
@@ -62,16 +61,16 @@ impl<'i> Document<'i> {
             findings: RefCell::default(),
             kept: RefCell::default(),
         };
-        let mut last_line = 0;
-        for error in errors.iter().take(SYNTAX_ERRORS_MAX) {
-            let span = error.span().unwrap_or_default();
-            let line = document.line_at(span.start);
-            if line != last_line {
-                let (message, remedy) = (error.message(), syntax_remedy(error.message()));
-                let key = text.get(span).filter(|_| message.starts_with(DUPLICATE));
-                document.report(line, clip(key.unwrap_or_default()), message, remedy);
-            }
-            last_line = line;
+        let mut faults: Vec<Fault> = errors
+            .iter()
+            .map(|error| syntax::fault(text, error.span().unwrap_or_default(), error.message()))
+            .collect();
+        faults.sort_by_key(|fault| fault.at);
+        // A key that is there twice hides nothing; what stands behind a break is a guess.
+        let breaks = faults.iter().position(|fault| fault.key.is_empty());
+        faults.truncate(breaks.map_or(usize::MAX, |at| at.saturating_add(1)));
+        for Fault { at, key, problem, remedy } in faults {
+            document.report(document.line_at(at), clip(&key), problem, remedy);
         }
         document
     }
@@ -79,6 +78,11 @@ impl<'i> Document<'i> {
     /// Whether the file is TOML at all. If not, missing things may be missing only to the parser.
     pub fn is_sound(&self) -> bool {
         self.sound
+    }
+
+    /// Whether `key` stands at the top.
+    pub fn has(&self, key: &str) -> bool {
+        self.root.contains_key(key)
     }
 
     /// The file as it was named.
@@ -160,17 +164,6 @@ fn find<'a, 'i>(
             || k.parse::<Asn>().is_ok_and(|asn| asn.get().to_string() == key)
     };
     table.get_key_value(key).or_else(|| table.iter().find(|(k, _)| same(k.get_ref())))
-}
-
-/// How the parser's message on a second definition of a key begins; its span is the key.
-const DUPLICATE: &str = "duplicate key";
-
-fn syntax_remedy(message: &str) -> &'static str {
-    if message.starts_with(DUPLICATE) {
-        "keep one of the two"
-    } else {
-        "correct the TOML here: key = value, one a line; text in \"quotes\"; lists in [ ]"
-    }
 }
 
 /// A table being read.

@@ -42,14 +42,16 @@ fn node(index: usize, sites: usize) -> impl Strategy<Value = Node> {
     let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, byte.into()));
     let addresses = prop::sample::select(vec![vec![v4], vec![v6], vec![v4, v6], vec![v6, v4]]);
     let rest = (option::of(country()), option::of(asn()), option::of(any::<u64>()));
-    (0..sites, addresses, rest, option::of(any::<String>())).prop_map(
-        |(site, addresses, (country, asn, capacity), sponsor)| Node {
+    let drain = option::of(any::<String>().prop_map(|reason| format!("because {reason}")));
+    (0..sites, addresses, rest, option::of(any::<String>()), drain).prop_map(
+        |(site, addresses, (country, asn, capacity), sponsor, drain)| Node {
             site: name("s", site),
             country,
             asn,
             addresses,
             capacity: capacity.map(Rate),
             sponsor,
+            drain,
         },
     )
 }
@@ -287,6 +289,7 @@ fn a_difference_is_one_line_a_change_in_words() {
     let mut new = old.clone();
     new.sites.insert("t".parse().unwrap(), Site { capacity: Some(Rate(1_000)), coordinates: None });
     new.pools.get_mut("p").unwrap().insert("n".parse().unwrap(), 50);
+    new.nodes.get_mut("n").unwrap().drain = Some("new disks".into());
     let map = new.maps.get_mut("default").unwrap();
     map.asn.clear();
     map.country.insert("AU".parse().unwrap(), vec!["p".parse().unwrap()]);
@@ -295,6 +298,7 @@ fn a_difference_is_one_line_a_change_in_words() {
         admin::diff(&old, &new),
         [
             "site.t added: capacity = \"1 kbit/s\"",
+            "node.n.drain added: \"new disks\"",
             "pool.p.n changed: 1 -> 50",
             "map.default.asn.7545 removed: it was [\"p\"]",
             "map.default.country.AU added: [\"p\"]",

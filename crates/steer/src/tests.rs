@@ -76,6 +76,7 @@ fn node_map(pools: &str, nodes: &str) -> NodeMap {
                 addresses,
                 capacity: None,
                 sponsor: None,
+                drain: None,
             },
         );
         states.insert(name(node), NodeStates { v4: state(v4), v6: state(v6) });

@@ -24,11 +24,18 @@ use crate::{Health, Params, ProbeParams};
 /// When a test gives up waiting for a condition. Nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A maps file with these nodes.
+/// A maps file with these nodes, and what a map must have around them.
 pub(crate) fn maps_of(nodes: &[(&str, &str)]) -> String {
-    nodes.iter().fold("[site.here]\n".to_owned(), |text, (node, address)| {
-        text + &format!("[node.{node}]\nsite = \"here\"\naddresses = [\"{address}\"]\n")
-    })
+    let mut text = "[site.here]\n".to_owned();
+    for (node, address) in nodes {
+        text += &format!("[node.{node}]\nsite = \"here\"\naddresses = [\"{address}\"]\n");
+    }
+    text += "[pool]\nall = { ";
+    text += &nodes.iter().map(|(node, _)| format!("{node} = 1")).collect::<Vec<_>>().join(", ");
+    text + " }\n[map.default]\ndefault = [\"all\"]\n\
+            [zone.\"cdn.example\"]\nns = [\"ns1.example\"]\nsoa = { contact = \"noc.example\" }\n\
+            [project.x]\nname = \"x.cdn.example\"\nhosts = [\"x.example\"]\nmap = \"default\"\n\
+            master = { m1 = { url = \"http://m1.example\" } }\n"
 }
 
 /// Folders for a checker, kept over its restarts.

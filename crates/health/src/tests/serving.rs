@@ -64,7 +64,7 @@ async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
     assert_eq!(of(&map, "a").state, State::Up);
     running.node_is("b", State::Up).await;
 
-    home.write("[node.a]\nsite = \"nowhere\"\naddresses = [\"192.0.2.1\"]\ncolour = \"red\"\n");
+    home.write(&maps_of(ONE).replace("site = \"here\"", "site = \"nowhere\"\ncolour = \"red\""));
     let findings =
         |status: &serde_json::Value| status["maps"]["findings"].as_array().map_or(0, Vec::len);
     running.status_where("two findings", |status| findings(status) == 2).await;
@@ -75,6 +75,30 @@ async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
     let map = running.map_where("b gone", |m| m.map.nodes.len() == 1).await;
     assert!(!map.states.contains_key("b"));
     running.status_where("no findings", |status| findings(status) == 0).await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_drained_node_is_out_with_its_reason_and_probed_on() {
+    let (mut a, b) = (Node::new(Mood::well()).await, Node::new(Mood::well()).await);
+    let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
+    let running = home.start();
+    running.node_is("a", State::Up).await;
+    running.node_is("b", State::Up).await;
+    home.write(&maps_of(TWO).replace("[node.b]", "drain = \"new disks\"\n[node.b]"));
+    let drained = running.node_is("a", State::Drained).await;
+    assert_eq!(drained.reason, "new disks");
+    assert_eq!(running.context.metrics.gauge(&metric::NODES, &["v4", "drained"]).get(), 1);
+    a.refuses().await;
+    running
+        .status_where("a probed as down", |status| {
+            let family = &status["nodes"]["a"]["v4"];
+            family["state"] == "drained" && family["addresses"][0]["state"] == "down"
+        })
+        .await;
+    assert_eq!(*of(&running.map().await, "a"), drained);
+    home.write(&maps_of(TWO));
+    assert_eq!(running.node_is("a", State::Down).await.reason, "connect refused");
     running.stop().await;
 }
 
@@ -213,10 +237,11 @@ async fn status_shows_every_address_with_its_probes() {
 
 #[tokio::test]
 async fn a_stop_ends_the_polls_that_wait() {
-    let home = Home::new(&maps_of(&[]));
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
     let running = home.start();
+    running.node_is("a", State::Up).await;
     let map = running.map().await;
-    assert_eq!((map.map.nodes.len(), map.states.len()), (0, 0));
     let tag = format!("\"{}\"", map.generation);
     let address = running.address;
     let waiting = tokio::spawn(async move {

@@ -37,6 +37,31 @@ pub(crate) fn check(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
     faults
 }
 
+/// What a map cannot do without, and does: nobody would be served. Such a hole is most often a file
+/// that is missing while several are being replaced. A kind with an entry that could not be read is
+/// none: it has that entry's faults.
+pub(crate) fn holes(
+    map: &AdminMap,
+    broken: &BTreeSet<String>,
+) -> impl Iterator<Item = (String, String)> {
+    [
+        ("node", map.nodes.is_empty(), "[node.NAME]"),
+        ("zone", map.zones.is_empty(), "[zone.\"NAME\"]"),
+        ("project", map.projects.is_empty(), "[project.NAME]"),
+    ]
+    .into_iter()
+    .filter(|(kind, empty, _)| {
+        let begun = |key: &String| key.split_once('.').is_some_and(|(of, _)| of == *kind);
+        *empty && !broken.iter().any(begun)
+    })
+    .map(|(kind, _, header)| {
+        (
+            format!("no file here has a {kind}, so nobody would be served"),
+            format!("put the file back that has it, or define {header}"),
+        )
+    })
+}
+
 fn push(faults: &mut Vec<Fault>, path: KeyPath, problem: String, remedy: impl Into<String>) {
     faults.push(Fault { path, problem, remedy: remedy.into() });
 }

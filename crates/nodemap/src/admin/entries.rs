@@ -108,6 +108,7 @@ fn node_fields(node: &Node) -> Fields {
         ("addresses", Some(array(&node.addresses))),
         ("capacity", node.capacity.map(quoted)),
         ("sponsor", node.sponsor.as_ref().map(quoted)),
+        ("drain", node.drain.as_ref().map(quoted)),
     ])
 }
 

@@ -56,7 +56,7 @@ pub fn load_dir(dir: &Path) -> Result<AdminMap, Vec<Finding>> {
             Err(why) => findings.push(unreadable(&path, why)),
         }
     }
-    if findings.is_empty() { load(&files) } else { Err(findings) }
+    if findings.is_empty() { load_as(dir, &files) } else { Err(findings) }
 }
 
 fn read_file(path: &Path) -> std::io::Result<String> {
@@ -74,16 +74,32 @@ fn read_file(path: &Path) -> std::io::Result<String> {
 /// # Errors
 /// Everything that is wrong, in the order of file and line.
 pub fn load(files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
+    let folder = files.first().and_then(|(file, _)| file.parent()).unwrap_or(Path::new(""));
+    load_as(if folder.as_os_str().is_empty() { Path::new(".") } else { folder }, files)
+}
+
+/// [`load`]; `folder` is the name of the map as a whole.
+fn load_as(folder: &Path, files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
     let documents: Vec<Document<'_>> =
         files.iter().map(|(path, text)| Document::parse(path, text)).collect();
     let mut draft = Draft::default();
-    for document in &documents {
-        if document.is_sound() {
+    for document in documents.iter().filter(|document| document.is_sound()) {
+        if is_host_config(document) {
+            let remedy = "keep it in another folder, and check it by its own name";
+            document.report(0, String::new(), "is the config of a host, not an admin map", remedy);
+        } else {
             draft.read(document);
         }
     }
+    let mut whole = Vec::new();
     // With a file missing, half of the map would look undefined.
     if documents.iter().all(Document::is_sound) {
+        let not_maps = !documents.is_empty() && documents.iter().all(is_host_config);
+        let holes = check::holes(&draft.map, &draft.broken).filter(|_| !not_maps);
+        whole.extend(holes.map(|(problem, remedy)| {
+            let (file, key) = (folder.to_owned(), String::new());
+            Finding { file, line: 0, key, problem, remedy }
+        }));
         for fault in check::check(&draft.map, &draft.broken) {
             let depth = check::ENTRY_DEPTH.min(fault.path.0.len());
             let place = documents.iter().find_map(|d| Some((d, d.line_of(&fault.path, depth)?)));
@@ -93,13 +109,23 @@ pub fn load(files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
         }
     }
     let mut findings: Vec<Finding> =
-        documents.into_iter().flat_map(Document::into_findings).collect();
+        documents.into_iter().flat_map(Document::into_findings).chain(whole).collect();
     if findings.is_empty() {
         return Ok(draft.map);
     }
     findings.sort();
     findings.dedup();
     Err(findings)
+}
+
+/// Whether it has nothing of an admin map, and the table that every host's config begins with.
+fn is_host_config(document: &Document<'_>) -> bool {
+    document.has("host") && !is_admin_map(document)
+}
+
+/// Whether some kind of entry of the admin maps stands in it.
+pub fn is_admin_map(document: &Document<'_>) -> bool {
+    schema::ROOT.keys.iter().any(|kind| document.has(kind.name))
 }
 
 /// A map while it is being read.
@@ -154,9 +180,19 @@ impl Draft {
             return Vec::new();
         };
         let mut claimed = Vec::new();
+        let misnamed = table.entries().any(|(word, _)| word.text().parse::<K>().is_err());
         for (word, value) in table.entries() {
-            let Some(name) = word.parse::<K>(what) else { continue };
+            let Some(name) = word.parse::<K>(what) else {
+                self.broken.insert(join(kind, word.text()));
+                continue;
+            };
             let key = join(kind, &name.to_string());
+            // What stands only in the headers of tables below it (`[project.NAME.master.m1]`) is
+            // the rest of an entry whose own header has the bad name.
+            if misnamed && value.holds_only_tables() {
+                self.broken.insert(key);
+                continue;
+            }
             match self.defined.get(&key) {
                 Some((other, line)) => word.refuse(
                     format!("is defined a second time, first at {}:{line}", other.display()),
@@ -228,7 +264,20 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
     let asn = table.get("asn").and_then(|v| v.asn());
     let capacity = table.get("capacity").and_then(|v| v.rate());
     let sponsor = table.get("sponsor").and_then(|v| v.text()).map(str::to_owned);
-    Some(Node { site: site?, country, asn, addresses, capacity, sponsor })
+    let drain = table.get("drain").and_then(|v| read_drain(&v));
+    Some(Node { site: site?, country, asn, addresses, capacity, sponsor, drain })
+}
+
+/// A drain without a reason is one that nobody dares to end.
+fn read_drain(value: &Value<'_>) -> Option<String> {
+    let remedy =
+        "write why, for people: drain = \"new disks until Friday\"; to end it, take it out";
+    let Some(reason) = value.text_or(remedy) else { return None };
+    if reason.trim().is_empty() {
+        value.refuse("gives no reason", remedy);
+        return None;
+    }
+    Some(reason.to_owned())
 }
 
 fn read_pool(table: &Table<'_>) -> BTreeMap<Name, u32> {

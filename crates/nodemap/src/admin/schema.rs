@@ -116,6 +116,12 @@ pub(super) const NODE: Section = Section {
         key("asn", "AS number, 1 to 4294967295", "none", "AS it stands in; for people and reports"),
         key("capacity", "rate, such as `\"1 Gbit/s\"`", "unlimited", "what the node can send"),
         key("sponsor", "text", "none", "who gives it"),
+        key(
+            "drain",
+            "text: why",
+            "none",
+            "takes it out of all answers while this stands here, whatever probes say",
+        ),
     ],
 };
 

@@ -36,6 +36,11 @@ impl<'a> Value<'a> {
         self.value.as_str().or_else(|| self.wrong_type("text", "write one text in \"quotes\""))
     }
 
+    /// A string; `remedy` says what to write where it is none.
+    pub fn text_or(&self, remedy: &str) -> Option<&'a str> {
+        self.value.as_str().or_else(|| self.wrong_type("text", remedy))
+    }
+
     /// `true` or `false`.
     pub fn bool(&self) -> Option<bool> {
         self.value.as_bool().or_else(|| self.wrong_type("true or false", "write true or false"))
@@ -189,9 +194,28 @@ impl<'a> Value<'a> {
         Some(Table::open(self.document, self.path.clone(), self.line, entries, section))
     }
 
-    /// The tables of a `[[list.of.tables]]`.
-    pub fn tables(&self, section: &'static Section) -> Vec<Table<'a>> {
-        self.elements().iter().filter_map(|element| element.table(section)).collect()
+    /// Whether it is a table in which nothing but tables stands, at least one.
+    pub fn holds_only_tables(&self) -> bool {
+        let table = self.value.as_table().filter(|table| !table.is_empty());
+        table.is_some_and(|table| table.iter().all(|(_, value)| value.get_ref().is_table()))
+    }
+
+    /// The elements of a list of 1 to `max` tables, `[[list.of.tables]]`, each read by `read`.
+    /// Elements that cannot be read are left out.
+    pub fn tables_of<T>(
+        &self,
+        max: usize,
+        what: &str,
+        read: impl Fn(&Value<'a>) -> Option<T>,
+    ) -> Vec<T> {
+        if self.value.is_table() {
+            let path = &self.path;
+            let remedy = format!(
+                "write [[{path}]] with two brackets on each side, once for each, or {{ }} in [ ]"
+            );
+            return self.wrong_type("a list of tables", &remedy).unwrap_or_default();
+        }
+        self.list_of(max, what, read)
     }
 
     /// A list of 1 to `max` elements, each read by `read`; `what` names the elements ("addresses").
