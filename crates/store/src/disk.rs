@@ -13,13 +13,22 @@ pub struct Entry {
     pub allocated_bytes: u64,
 }
 
+/// Keeps a disk for one store until it is dropped.
+pub type Lock = Box<dyn Send + Sync>;
+
 /// What the store asks of a disk. Paths are relative to the folder the disk was made for. All
 /// calls block.
 pub trait Disk: Send + Sync {
     /// Makes a folder and its parents; one that exists is fine.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
+    /// Takes the disk for one store, for as long as what is returned lives. `None`: another store
+    /// has it, of this process or another.
+    fn lock(&self) -> io::Result<Option<Lock>>;
     /// Makes or empties a file and opens it for reading and writing.
     fn create(&self, path: &Path) -> io::Result<File>;
+    /// Makes a file and opens it for reading and writing; one that is there already stays as it is
+    /// and is an error of kind `AlreadyExists`.
+    fn create_new(&self, path: &Path) -> io::Result<File>;
     /// Opens a file for reading.
     fn open_read(&self, path: &Path) -> io::Result<File>;
     /// Opens a file for reading and writing, keeping its content.

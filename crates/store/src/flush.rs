@@ -8,21 +8,25 @@
 //! So metadata that was durable is only ever replaced by durable metadata whose blocks are durable.
 //! Power loss between 1 and 2 can leave new metadata without its blocks: their checksums tell.
 //!
+//! A flush can take long (a slow disk has to take all of it), so it pins nothing: what it writes down
+//! can be evicted under its hands like anything else that nobody reads.
+//!
 //! A failed sync leaves all blocks written since the last one in doubt (the kernel drops pages it
 //! could not write): their representations are discarded. What else fails is tried again.
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crate::names::{Part, Place};
 use crate::representation::Representation;
 use crate::shared::{Shared, lock, units};
 use crate::store::Store;
 
-/// A representation whose metadata is on its way.
+/// A representation whose metadata is on its way. Not held on to: it may be evicted meanwhile, and
+/// its files are then gone or go with it.
 struct Written {
-    rep: Arc<Representation>,
+    rep: Weak<Representation>,
     /// Whether it has blocks that are not durable.
     new_blocks: bool,
     /// Whether its temporary metadata waits to be put in place.
@@ -43,20 +47,29 @@ impl Store {
         if !sync(shared, &written) {
             return;
         }
-        let waiting = written.iter_mut().filter(|written| written.waits);
-        waiting.for_each(|written| put_in_place(shared, written));
+        for Written { rep, .. } in written.iter_mut().filter(|written| written.waits) {
+            refer(shared, rep, |rep| put_in_place(shared, rep));
+        }
         sync(shared, &[]);
+    }
+}
+
+/// Does something with a representation unless it is gone.
+fn refer(shared: &Shared, rep: &Weak<Representation>, with: impl FnOnce(&Representation)) {
+    let _referring = lock(&shared.referring);
+    if let Some(rep) = rep.upgrade() {
+        with(&rep);
     }
 }
 
 /// Writes the metadata of one representation if it is still visible. When the disk refuses, it
 /// is marked again and still returned: its blocks take part in the sync.
 fn write_one(shared: &Shared, place: Place) -> Option<Written> {
+    let _referring = lock(&shared.referring);
     let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned()?;
     let (meta, new_blocks) = rep.take_dirty();
     let image = meta.encode();
-    let mut written = Written { rep, new_blocks, waits: false };
-    let rep = &written.rep;
+    let mut written = Written { rep: Arc::downgrade(&rep), new_blocks, waits: false };
     let Ok(reserved) = rep.reserve_temp(units(u64::try_from(image.len()).unwrap_or(u64::MAX)))
     else {
         rep.mark_dirty();
@@ -65,9 +78,10 @@ fn write_one(shared: &Shared, place: Place) -> Option<Written> {
     let path = place.path(Part::MetaTemp);
     match shared.with_file_to_spare(|| shared.disk.create(&path)) {
         Ok(file) => {
-            written.waits = write_temp(shared, rep, &file, &image);
+            written.waits = write_temp(shared, &rep, &file, &image);
             if written.waits && !rep.is_published() {
-                put_in_place(shared, &mut written);
+                written.waits = false;
+                put_in_place(shared, &rep);
             }
         }
         Err(error) => {
@@ -84,12 +98,11 @@ fn write_temp(shared: &Shared, rep: &Representation, file: &File, image: &[u8]) 
     written.map_err(|error| try_again(shared, rep, error)).is_ok()
 }
 
-fn put_in_place(shared: &Shared, written: &mut Written) {
-    written.waits = false;
-    match written.rep.publish() {
+fn put_in_place(shared: &Shared, rep: &Representation) {
+    match rep.publish() {
         Ok(true) => {}
-        Ok(false) => drop_temp(shared, &written.rep),
-        Err(error) => try_again(shared, &written.rep, error),
+        Ok(false) => drop_temp(shared, rep),
+        Err(error) => try_again(shared, rep, error),
     }
 }
 
@@ -118,17 +131,20 @@ fn sync(shared: &Shared, written: &[Written]) -> bool {
     shared.refused("make files durable", error);
     shared.note_renamed();
     for Written { rep, new_blocks, waits } in written {
-        if *new_blocks || rep.is_unsynced() {
-            lose(shared, rep);
-        } else {
-            rep.mark_dirty();
-        }
-        if *waits {
-            drop_temp(shared, rep);
-        }
+        refer(shared, rep, |rep| {
+            if *new_blocks || rep.is_unsynced() {
+                lose(shared, rep);
+            } else {
+                rep.mark_dirty();
+            }
+            if *waits {
+                drop_temp(shared, rep);
+            }
+        });
     }
     // Blocks written while this flush ran may be among the lost ones.
     for place in shared.take_dirty() {
+        let _referring = lock(&shared.referring);
         let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned();
         match rep {
             Some(rep) if rep.is_unsynced() => lose(shared, &rep),

@@ -12,7 +12,10 @@
 //!   what [`Store::flush`] had finished is there. The same holds after power loss.
 //! - The files never occupy more than [`Params::capacity`]: room is reserved before it is used,
 //!   and given back only once the file system has given it back. Folders are not counted.
-//! - While anybody holds a reference to a representation, none of its blocks is removed.
+//! - While anybody holds a reference to a representation, none of its blocks is removed. Whatever
+//!   nobody refers to can make room, flushed or not.
+//! - One store for a folder: the disk is locked while it is open, and a body file is never made over
+//!   one that is there.
 //! - A disk that fails makes writes fail; what is held is still read.
 //!
 //! Tour, in the order of a representation's life: [`store`](Store) creates it and finds it again;
@@ -42,9 +45,11 @@ pub mod testing;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]
+mod room;
+#[cfg(test)]
 mod tests;
 
-pub use disk::{Disk, Entry};
+pub use disk::{Disk, Entry, Lock};
 pub use names::Key;
 pub use recover::OpenError;
 pub use representation::{Extent, Representation};

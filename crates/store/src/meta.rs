@@ -46,16 +46,21 @@ pub(crate) fn block_count(length: u64, block_bytes: u32) -> Option<u32> {
     u32::try_from(length.div_ceil(u64::from(block_bytes))).ok()
 }
 
+/// Bytes of a metadata file with a head and so many blocks.
+pub(crate) fn image_bytes(head_len: usize, blocks: usize) -> u64 {
+    let bytes = FIXED_BYTES
+        .saturating_add(head_len)
+        .saturating_add(blocks.div_ceil(8))
+        .saturating_add(blocks.saturating_mul(CRC_BYTES))
+        .saturating_add(CRC_BYTES);
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
 impl Meta {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = self.blocks.len();
-        let mut out = Vec::with_capacity(
-            FIXED_BYTES
-                .saturating_add(self.head.len())
-                .saturating_add(count.div_ceil(8))
-                .saturating_add(count.saturating_mul(CRC_BYTES))
-                .saturating_add(CRC_BYTES),
-        );
+        let bytes = image_bytes(self.head.len(), count);
+        let mut out = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
         out.extend_from_slice(&META_MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.block_bytes.to_le_bytes());

@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Lock};
 use crate::meta::{self, Meta, VERSION};
 use crate::names::{MARKER, Part, Place, folder_path};
 use crate::representation::{Found, Representation, map_bytes};
@@ -43,6 +43,12 @@ pub enum OpenError {
         /// What the system said.
         source: io::Error,
     },
+    /// Another store is open on the folder.
+    #[error(
+        "another process uses this folder: stop it, or give each process a folder of its own \
+         (two on one would overwrite each other's files)"
+    )]
+    InUse,
     /// The folder has a `format` file that is none of ours.
     #[error("the folder holds something else than a store; choose an empty one")]
     NotAStore,
@@ -58,8 +64,8 @@ impl Store {
         if meta::block_count(0, params.block_bytes).is_none() {
             return Err(OpenError::BlockBytes(params.block_bytes));
         }
-        prepare(&*disk)?;
-        let shared = Arc::new(Shared::new(disk, params.capacity.0));
+        let lock = prepare(&*disk)?;
+        let shared = Arc::new(Shared::new(disk, lock, params.capacity.0));
         shared.charge(meta::UNIT_BYTES); // the marker
         let mut found = Vec::new();
         let mut last_id = 0;
@@ -82,30 +88,33 @@ impl Store {
     }
 }
 
-/// Makes the folders and the marker of a new store; checks the marker of an old one.
-fn prepare(disk: &dyn Disk) -> Result<(), OpenError> {
+/// Makes the folders and the marker of a new store; checks the marker of an old one. Nothing is
+/// written before the folder is known to be ours alone.
+fn prepare(disk: &dyn Disk) -> Result<Lock, OpenError> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |source| OpenError::Prepare { path, source }
     };
     disk.create_dir(Path::new("")).map_err(failed(Path::new(".")))?;
     let marker = Path::new(MARKER);
-    match read_file(disk, marker, MARKER_BYTES_MAX) {
+    let is_new = match read_file(disk, marker, MARKER_BYTES_MAX) {
         Ok(bytes) => match meta::read_marker(&bytes) {
-            Ok(VERSION) => {}
+            Ok(VERSION) => false,
             Ok(newer) => return Err(OpenError::Newer(newer)),
             Err(_) => return Err(OpenError::NotAStore),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            write_marker(disk).map_err(failed(marker))?;
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
         Err(source) => return Err(OpenError::Read { path: MARKER.to_owned(), source }),
+    };
+    let lock = disk.lock().map_err(failed(Path::new("lock")))?.ok_or(OpenError::InUse)?;
+    if is_new {
+        write_marker(disk).map_err(failed(marker))?;
     }
     for folder in 0..=u8::MAX {
         let path = folder_path(folder);
         disk.create_dir(&path).map_err(failed(&path))?;
     }
-    Ok(())
+    Ok(lock)
 }
 
 fn write_marker(disk: &dyn Disk) -> io::Result<()> {

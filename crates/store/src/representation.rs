@@ -284,6 +284,32 @@ impl Representation {
         Some(Extent { file, offset, len, representation: Arc::clone(self) })
     }
 
+    /// Whether all these bytes are held and none is in doubt: to be asked after bytes of an extent
+    /// were read and before they are used, because a block may be lost while extents of it are
+    /// about (a failed sync: the kernel may have put a hole in its place).
+    pub fn still_holds(&self, offset: u64, len: u64) -> bool {
+        let lost = |slot: &mut Slot| slot.state != State::Held;
+        len > 0 && !lock(&self.blocks).within(self.span(offset, len)).any(lost)
+    }
+
+    /// These bytes could not be read: their blocks are verified before the next use, and are then
+    /// held or a miss.
+    pub fn doubt(&self, offset: u64, len: u64) {
+        for slot in lock(&self.blocks).within(self.span(offset, len)) {
+            if slot.state == State::Held {
+                slot.state = State::Unverified;
+            }
+        }
+    }
+
+    /// The blocks that these bytes touch.
+    fn span(&self, offset: u64, len: u64) -> Range<usize> {
+        let block = |at: u64| at.checked_div(u64::from(self.block_bytes)).unwrap_or(u64::MAX);
+        let last = block(offset.saturating_add(len.saturating_sub(1)));
+        let index = |block: u64| usize::try_from(block).unwrap_or(usize::MAX);
+        index(block(offset))..index(last.saturating_add(1))
+    }
+
     pub(crate) fn place(&self) -> Place {
         self.place
     }
@@ -338,10 +364,10 @@ impl Representation {
     }
 
     /// Reserves the bytes of a temporary metadata file; how many more that took, because one may
-    /// have been left behind. Blocks.
+    /// have been left behind. For a flush, which holds `referring`. Blocks.
     pub(crate) fn reserve_temp(&self, bytes: u64) -> Result<u64, WriteError> {
         let more = bytes.saturating_sub(lock(&self.on_disk).temp_bytes);
-        self.shared.reserve(more)?;
+        self.shared.reserve_referring(more)?;
         lock(&self.on_disk).temp_bytes += more;
         Ok(more)
     }
@@ -537,6 +563,11 @@ impl Blocks {
 
     fn slot_mut(&mut self, block: u32) -> Option<&mut Slot> {
         self.slots.get_mut(usize::try_from(block).ok()?)
+    }
+
+    fn within(&mut self, span: Range<usize>) -> impl Iterator<Item = &mut Slot> {
+        let span = span.start..span.end.min(self.slots.len());
+        self.slots.get_mut(span).unwrap_or_default().iter_mut()
     }
 }
 

@@ -5,7 +5,11 @@
 //! gone and its files are unlinked; until then its [`Remains`] wait. Unlinking is done by whoever
 //! needs room or flushes, never by the thread that happens to drop the last reference.
 //!
-//! Lock order: `flushing`, `room`, then a representation's locks or `index`, then the short leaf locks.
+//! A flush refers to the representations it writes down, but that is no use of theirs: it does so one
+//! by one, under `referring`, so that who needs room can wait for it to let go.
+//!
+//! Lock order: `flushing`, `referring`, `room`, then a representation's locks or `index`, then the
+//! short leaf locks.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +18,7 @@ use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
 
-use crate::disk::Disk;
+use crate::disk::{Disk, Lock};
 use crate::index::Index;
 use crate::meta::UNIT_BYTES;
 use crate::names::{Part, Place};
@@ -98,6 +102,8 @@ pub(crate) struct Shared {
     used: AtomicU64,
     /// Held by the one thread that flushes.
     pub(crate) flushing: Mutex<()>,
+    /// Held by a flush while it refers to a representation.
+    pub(crate) referring: Mutex<()>,
     /// Held by the one thread that is making room.
     room: Mutex<()>,
     remains: Mutex<Vec<Remains>>,
@@ -105,10 +111,12 @@ pub(crate) struct Shared {
     /// Whether names have changed since the last sync.
     renamed: AtomicBool,
     open_files: Mutex<VecDeque<Weak<Representation>>>,
+    /// Keeps other stores off the disk.
+    _lock: Lock,
 }
 
 impl Shared {
-    pub(crate) fn new(disk: Arc<dyn Disk>, capacity: u64) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, lock: Lock, capacity: u64) -> Self {
         Self {
             disk,
             capacity,
@@ -116,11 +124,13 @@ impl Shared {
             index: RwLock::default(),
             used: AtomicU64::new(0),
             flushing: Mutex::new(()),
+            referring: Mutex::new(()),
             room: Mutex::new(()),
             remains: Mutex::default(),
             dirty: Mutex::default(),
             renamed: AtomicBool::new(false),
             open_files: Mutex::default(),
+            _lock: lock,
         }
     }
 
@@ -147,12 +157,24 @@ impl Shared {
 
     /// Counts bytes that are about to be used, after making room for them. Blocks.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), WriteError> {
+        match self.reserve_referring(bytes) {
+            Err(WriteError::NoRoom) => {
+                // Perhaps only because a flush had its hand on what could go.
+                let _nothing_referred = lock(&self.referring);
+                self.reserve_referring(bytes)
+            }
+            result => result,
+        }
+    }
+
+    /// The same for a flush, which holds `referring` itself.
+    pub(crate) fn reserve_referring(&self, bytes: u64) -> Result<(), WriteError> {
         if self.try_reserve(bytes) {
             return Ok(());
         }
         let _room = lock(&self.room);
         loop {
-            self.clear_remains()?;
+            self.unlink_remains()?;
             if self.try_reserve(bytes) {
                 return Ok(());
             }
@@ -192,8 +214,14 @@ impl Shared {
         lock(&self.remains).push(remains);
     }
 
-    /// Unlinks what nobody references any more and gives its bytes back.
+    /// Unlinks what nobody references any more and gives its bytes back. Who needs room meanwhile
+    /// waits: these bytes are about to be free.
     pub(crate) fn clear_remains(&self) -> Result<(), WriteError> {
+        let _room = lock(&self.room);
+        self.unlink_remains()
+    }
+
+    fn unlink_remains(&self) -> Result<(), WriteError> {
         let mut waiting = std::mem::take(&mut *lock(&self.remains));
         while let Some(mut remains) = waiting.pop() {
             if let Err(error) = self.unlink(&mut remains) {

@@ -8,8 +8,8 @@ use model::ByteCount;
 
 use crate::meta::{self, HEAD_BYTES_MAX};
 use crate::names::{Key, Part, Place};
-use crate::representation::Representation;
-use crate::shared::{Shared, WriteError};
+use crate::representation::{Representation, map_bytes};
+use crate::shared::{Shared, WriteError, units};
 
 /// How a store is set up.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +73,8 @@ impl Store {
     ) -> Result<Arc<Representation>, WriteError> {
         check_head(&head)?;
         let capacity = self.shared.capacity;
-        if length > capacity || meta::block_count(length, self.block_bytes).is_none() {
+        let room = room_bytes(length, self.block_bytes, head.len());
+        if room.is_none_or(|bytes| bytes > capacity) {
             return Err(WriteError::TooLarge { length, capacity });
         }
         let place = Place { key, id: self.next_id.fetch_add(1, Relaxed) };
@@ -81,7 +82,7 @@ impl Store {
         let disk = &self.shared.disk;
         let file = self
             .shared
-            .with_file_to_spare(|| disk.create(&path))
+            .with_file_to_spare(|| disk.create_new(&path))
             .map_err(|error| self.shared.refused("create a file", error))?;
         if let Err(error) = disk.set_len(&file, length) {
             // An empty file under a name that is not used again; the next start sweeps it up.
@@ -170,6 +171,17 @@ impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Store({:?})", self.usage())
     }
+}
+
+/// Bytes of a store that can hold this representation and nothing else: the marker, all blocks, the
+/// metadata and its next version beside it. `None`: more than any format or disk has.
+fn room_bytes(length: u64, block_bytes: u32, head_len: usize) -> Option<u64> {
+    let count = meta::block_count(length, block_bytes)?;
+    let last = length.checked_rem(u64::from(block_bytes))?;
+    let whole = length.checked_sub(last)?;
+    let body = whole.checked_add(units(last))?.checked_add(map_bytes(count))?;
+    let meta = units(meta::image_bytes(head_len, usize::try_from(count).ok()?));
+    body.checked_add(meta.checked_mul(2)?)?.checked_add(meta::UNIT_BYTES)
 }
 
 fn check_head(head: &Bytes) -> Result<(), WriteError> {

@@ -10,11 +10,11 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use model::Dice;
 
-use crate::disk::{Disk, Entry};
+use crate::disk::{Disk, Entry, Lock};
 
 /// `ENOSPC`: no space left on the device.
 pub const ENOSPC: i32 = 28;
@@ -78,6 +78,8 @@ struct State {
     durable: BTreeMap<PathBuf, BTreeMap<PathBuf, u64>>,
     /// Changes of names since each folder's last sync, in order.
     renames: Vec<(PathBuf, NameChange)>,
+    /// Alive while a store has the disk.
+    lock: Weak<()>,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +114,7 @@ impl FaultDisk {
             histories: HashMap::new(),
             durable: BTreeMap::new(),
             renames: Vec::new(),
+            lock: Weak::new(),
         };
         Self { root: root.into(), state: Mutex::new(state) }
     }
@@ -210,6 +213,24 @@ impl Disk for FaultDisk {
         // with their first file.
         self.state().folders.insert(path.to_owned());
         Ok(())
+    }
+
+    fn lock(&self) -> io::Result<Option<Lock>> {
+        let mut state = self.state();
+        state.check(|faults| faults.names)?;
+        if state.lock.upgrade().is_some() {
+            return Ok(None);
+        }
+        let lock = Arc::new(());
+        state.lock = Arc::downgrade(&lock);
+        Ok(Some(Box::new(lock)))
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<File> {
+        match self.root.join(path).exists() {
+            true => Err(io::ErrorKind::AlreadyExists.into()),
+            false => self.create(path),
+        }
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {

@@ -490,6 +490,53 @@ fn the_newer_of_two_whole_representations_wins() {
 }
 
 #[test]
+fn a_second_store_on_a_disk_is_refused_and_disturbs_nothing() {
+    let bench = Bench::new(100);
+    let store = bench.open();
+    let rep = fill(&store, A, &body(1, BLOCK));
+    assert!(matches!(bench.try_open(), Err(OpenError::InUse)));
+    assert_eq!(verified(&rep), body(1, BLOCK));
+    drop(store);
+    assert!(matches!(bench.try_open(), Err(OpenError::InUse)), "its files are still in use");
+    drop(rep);
+    bench.open();
+}
+
+/// What a second store used to do: its first body got the name of ours, and made a hole of it.
+#[test]
+fn a_body_is_never_made_over_one_that_is_there() {
+    let bench = Bench::new(100);
+    let store = bench.open();
+    let held = fill(&store, A, &body(1, BLOCK));
+    let next = bench.root.join(Place { key: A, id: 2 }.path(Part::Body));
+    fs::write(&next, b"somebody's").unwrap();
+    assert!(matches!(store.create(A, Bytes::new(), 10), Err(WriteError::Disk { .. })));
+    assert_eq!(fs::read(next).unwrap(), b"somebody's");
+    assert_eq!(read(&held.extent(0, u64::MAX).unwrap()), body(1, BLOCK));
+    assert_eq!(store.create(A, Bytes::new(), 10).unwrap().place().id, 3);
+}
+
+#[test]
+fn a_block_lost_under_an_extent_is_told_to_who_reads_it() {
+    let bench = Bench::new(100);
+    let store = bench.open();
+    let rep = fill(&store, A, &body(1, 3 * BLOCK));
+    let extent = rep.extent(0, u64::MAX).unwrap();
+    let block = BLOCK as u64;
+    assert!(rep.still_holds(0, 3 * block) && rep.still_holds(block + 1, 7));
+    assert!(!rep.still_holds(0, 0));
+    rep.doubt(block + 5, 1);
+    let held = [0, 1, 2].map(|at| rep.still_holds(at * block, block));
+    assert_eq!(held, [true, false, true]);
+    assert!(rep.verify_pending(1) && rep.verify(1), "it was good after all");
+    assert!(rep.still_holds(0, 3 * block));
+    // The kernel could not write the pages: it may have put a hole in their place.
+    bench.disk.set_faults(Faults { syncs: Some(EIO), ..Faults::default() });
+    store.flush();
+    assert!(!extent.representation.still_holds(0, 1));
+}
+
+#[test]
 fn what_is_no_store_or_a_newer_one_is_refused_untouched() {
     let bench = Bench::new(100);
     drop(bench.open());
