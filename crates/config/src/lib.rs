@@ -1,6 +1,7 @@
 //! A host's config file: TOML to validated parameters of every role.
 //!
-//! [`load`] reads the file, [`parse`] reads text; both give a [`HostConfig`] or every finding at
+//! [`load`] reads the file ([`ConfigFile`] keeps it, to report on what it names), [`parse`] reads
+//! text; all give a [`HostConfig`] or every finding at
 //! once. `schema` has the keys, `read` takes them one section at a time, `check` holds the sections
 //! against each other. Each role defines its own `Params`; this room only fills them in. Defaults
 //! live with the roles.
@@ -16,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use model::Name;
 use nodemap::Finding;
-use nodemap::toml_read::Document;
+use nodemap::toml_read::{Document, KeyPath};
 use rt::admin::AdminListen;
 use rt::follow::FollowParams;
 
@@ -58,10 +59,48 @@ pub struct Host {
 /// # Errors
 /// Everything that is wrong with it, in the order of the lines.
 pub fn load(path: &Path) -> Result<HostConfig, Vec<Finding>> {
+    ConfigFile::open(path)?.config()
+}
+
+/// A config file as it was read.
+#[derive(Clone, Debug)]
+pub struct ConfigFile {
+    path: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    /// That it cannot be read, as the one finding.
+    pub fn open(path: &Path) -> Result<Self, Vec<Finding>> {
+        let text = read_text(path)?;
+        Ok(Self { path: path.to_owned(), text })
+    }
+
+    /// What stands in it.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, in the order of the lines.
+    pub fn config(&self) -> Result<HostConfig, Vec<Finding>> {
+        parse(&self.path, &self.text)
+    }
+
+    /// A finding on what the value of a key names, at the line of the key.
+    pub fn finding(&self, keys: &[&str], problem: String, remedy: String) -> Finding {
+        let document = Document::parse(&self.path, &self.text);
+        let path = KeyPath::of(keys);
+        let line = document.line_of(&path, 0).unwrap_or_default();
+        Finding { file: self.path.clone(), line, key: path.to_string(), problem, remedy }
+    }
+}
+
+fn read_text(path: &Path) -> Result<String, Vec<Finding>> {
     let bytes = rt::file::read_bounded(path, FILE_BYTES_MAX);
     let text = bytes.map(String::from_utf8);
     let (problem, remedy) = match text {
-        Ok(Ok(text)) => return parse(path, &text),
+        Ok(Ok(text)) => return Ok(text),
         Ok(Err(_)) => ("is not UTF-8 text".to_owned(), "write it anew as UTF-8"),
         Err(error) => (
             format!("cannot be read ({error})"),
@@ -78,6 +117,18 @@ pub fn load(path: &Path) -> Result<HostConfig, Vec<Finding>> {
 /// Everything that is wrong, in the order of the lines.
 pub fn parse(path: &Path, text: &str) -> Result<HostConfig, Vec<Finding>> {
     let document = Document::parse(path, text);
+    if nodemap::admin::is_admin_map(&document)
+        && !schema::ROOT.keys.iter().any(|k| document.has(k.name))
+    {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        return Err(vec![Finding {
+            file: path.to_owned(),
+            line: 0,
+            key: String::new(),
+            problem: "is an admin map, not the config of a host".to_owned(),
+            remedy: format!("check its folder, whose files are one map: {}", folder.display()),
+        }]);
+    }
     let config = if document.is_sound() { read::host_config(&document) } else { None };
     let mut findings = document.into_findings();
     findings.sort();

@@ -142,7 +142,7 @@ fn read_listen(table: &Table<'_>, example: &str) -> Vec<SocketAddr> {
 fn read_edge(table: &Table<'_>) -> edge::Params {
     let listen = read_listen(table, "[\"0.0.0.0:80\", \"[::]:80\"]");
     let stores = table.need("store", "[{ path = \"/srv/cacheboy\", size = \"900 GiB\" }]");
-    let stores = stores.map(|v| v.list_of(limits::STORES, "stores", |v| read_store(v)));
+    let stores = stores.map(|v| v.tables_of(limits::STORES, "stores", read_store));
     let mut params = edge::Params::new(listen, stores.unwrap_or_default());
     let timeout = |key: &'static str, default: Duration| {
         let given = table.get(key).and_then(|v| v.u32_in(limits::TIMEOUT_MS));

@@ -255,3 +255,21 @@ fn the_defaults_of_the_reference_page_are_those_of_the_code() {
         assert_eq!(known.default, value, "{header} {key}");
     }
 }
+
+#[test]
+fn a_finding_on_what_a_key_names_stands_at_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("master.toml");
+    std::fs::write(&file, "[master]\nlisten = [\"127.0.0.1:80\"]\n\ntree = \"tree\"\n").unwrap();
+    let opened = config::ConfigFile::open(&file).unwrap();
+    assert_eq!(lines(&opened.config().unwrap_err()), lines(&config::load(&file).unwrap_err()));
+    for (keys, place) in [
+        (&["master", "tree"][..], "4: master.tree"),
+        (&["master", "gone"], "1: master.gone"),
+        (&["gone"], " gone"),
+    ] {
+        let finding = opened.finding(keys, "is wrong".into(), "mend it".into());
+        let expected = format!("{}:{place}: is wrong: mend it", file.display());
+        assert_eq!(finding.to_string(), expected);
+    }
+}

@@ -143,7 +143,10 @@ impl fmt::Display for Explanation {
         let pools: Vec<&str> = self.pools.iter().map(Name::as_str).collect();
         writeln!(f, "map       {}: {} -> {}", self.map, self.decided_by, pools.join(", "))?;
         writeln!(f, "class     {}, the same for all of {}", self.class, self.scope)?;
-        writeln!(f, "node map  generation {}", self.generation)?;
+        match self.generation {
+            0 => writeln!(f, "node map  none: the maps as they are written, no node probed yet")?,
+            generation => writeln!(f, "node map  generation {generation}")?,
+        }
         self.walks.iter().try_for_each(|walk| write_walk(f, walk))
     }
 }
@@ -177,6 +180,8 @@ fn write_node(f: &mut fmt::Formatter<'_>, node: &NodeStep, width: usize) -> fmt:
         write!(f, "  {address}")?;
     }
     match &node.state {
+        // Of maps that were never published.
+        Some(state) if state.since_ms == 0 => writeln!(f, "  ({}: {})", state.state, state.reason),
         Some(state) => {
             writeln!(f, "  ({} since {}: {})", state.state, utc(state.since_ms), state.reason)
         }

@@ -272,7 +272,7 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
 fn read_drain(value: &Value<'_>) -> Option<String> {
     let remedy =
         "write why, for people: drain = \"new disks until Friday\"; to end it, take it out";
-    let Some(reason) = value.text_or(remedy) else { return None };
+    let reason = value.text_or(remedy)?;
     if reason.trim().is_empty() {
         value.refuse("gives no reason", remedy);
         return None;

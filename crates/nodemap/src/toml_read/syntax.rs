@@ -181,7 +181,8 @@ mod tests {
             ("a = [ { b = ä } ]\n", "1 "),
         ] {
             let found = findings(text);
-            assert!(found.len() == 1 && found[0].starts_with(expected), "{text}: {found:?}");
+            let is_it = matches!(found.as_slice(), [one] if one.starts_with(expected));
+            assert!(is_it, "{text}: {found:?}");
         }
     }
 
