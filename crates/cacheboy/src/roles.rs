@@ -58,6 +58,7 @@ pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
     std::fs::create_dir_all(&state_dir).with_context(|| {
         format!("cannot make state_dir {}: is its parent writable?", state_dir.display())
     })?;
+    let _own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
     let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let context = Context {

@@ -1,8 +1,11 @@
-//! Files that are whole or absent.
+//! Files that are whole or absent, and folders that are one process's own.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// The file of a folder that is locked while somebody has the folder. Empty, and left where it is.
+const LOCK_FILE: &str = "lock";
 
 /// Writes `bytes` to `path` so that a reader, or a start after a crash, finds the old content or
 /// the new, never a part: temporary file beside it, fsync, rename, fsync of the folder.
@@ -39,9 +42,76 @@ pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A folder that is this process's own until the lock is dropped; the end of the process, however it
+/// comes, drops it too.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Why a folder cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum LockError {
+    /// Somebody else has it.
+    #[error(
+        "the folder {folder} is in use by another process: stop that one \
+         (`fuser -v {folder}/{LOCK_FILE}` shows it) or give each process a folder of its own",
+        folder = .folder.display()
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// The lock file cannot be made or locked.
+    #[error(
+        "cannot lock {folder}/{LOCK_FILE}: check the owner of the folder and its file system",
+        folder = .folder.display()
+    )]
+    Lock {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// Makes an existing folder this process's own. Two locks on one folder exclude each other inside a
+/// process too.
+pub fn lock_folder(folder: &Path) -> Result<Lock, LockError> {
+    let failed = |source| LockError::Lock { folder: folder.to_owned(), source };
+    let file = open_to_lock(&folder.join(LOCK_FILE)).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock { _file: file }),
+        Err(TryLockError::WouldBlock) => Err(LockError::InUse { folder: folder.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+/// A file system that has become read-only or full still lets a file be locked that is there.
+fn open_to_lock(path: &Path) -> io::Result<File> {
+    let made = File::options().write(true).create(true).truncate(false).open(path);
+    made.or_else(|error| File::open(path).map_err(|_| error))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_has_one_owner_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = lock_folder(dir.path()).unwrap();
+        let error = lock_folder(dir.path()).unwrap_err();
+        let folder = dir.path().display();
+        assert!(
+            error.to_string().starts_with(&format!("the folder {folder} is in use")),
+            "{error}"
+        );
+        drop(lock);
+        lock_folder(dir.path()).unwrap();
+        let nowhere = dir.path().join("none");
+        assert!(matches!(lock_folder(&nowhere), Err(LockError::Lock { .. })));
+    }
 
     #[test]
     fn a_write_replaces_and_leaves_nothing_beside() {

@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::io::Io;
 use crate::pulse::{Look, Pulse};
@@ -20,6 +21,11 @@ use crate::server::{Counters, Handler, Limits};
 /// `pipeline_flush` off (as it must stay: with it one slow reader makes hyper hold a whole body)
 /// that is at most this and one chunk.
 const WRITE_BYTES_MAX: usize = 64 * 1024;
+
+/// What a client whose request was refused may still send before the connection is closed, so that
+/// it comes to read why.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Serves one connection to its end: the client's, a timeout's, or, once `stopping` changes, the
 /// end of the running response.
@@ -44,18 +50,17 @@ pub(crate) async fn serve<S, H>(
         }
     });
     let io = Io::new(stream, Arc::clone(&pulse));
-    let mut connection = pin!(http(&limits).serve_connection(io, answer));
+    let mut connection = http(&limits).serve_connection(io, answer);
     let mut tick = pin!(sleep(limits.head_timeout));
     let mut stops = false;
     let mut seen = 0;
-    loop {
+    let refused = loop {
         tokio::select! {
             biased;
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    note(&counters, &error);
-                }
-                return;
+            ended = &mut connection => {
+                let error = ended.err();
+                error.iter().for_each(|error| note(&counters, error));
+                break error.is_some_and(|error| error.is_parse());
             }
             () = tick.as_mut() => {
                 match pulse.look(&mut seen) {
@@ -63,18 +68,21 @@ pub(crate) async fn serve<S, H>(
                         let next = Instant::now().checked_add(limits.head_timeout);
                         tick.as_mut().reset(next.unwrap_or_else(Instant::now));
                     }
-                    Look::Idle => return,
+                    Look::Idle => break false,
                     Look::SlowHead => {
                         counters.timeouts.fetch_add(1, Relaxed);
-                        return;
+                        break false;
                     }
                 }
             }
             _ = stopping.wait_for(|stop| *stop), if !stops => {
                 stops = true;
-                connection.as_mut().graceful_shutdown();
+                Pin::new(&mut connection).graceful_shutdown();
             }
         }
+    };
+    if refused {
+        linger(connection.into_parts().io.into_inner()).await;
     }
 }
 
@@ -93,6 +101,16 @@ fn note(counters: &Counters, error: &hyper::Error) {
         counters.malformed.fetch_add(1, Relaxed);
     }
     tracing::debug!(error = error as &dyn std::error::Error, "a connection ended early");
+}
+
+/// Closes a connection on which the client may still be sending. Were it closed at once, the reset
+/// that its bytes meet would take back the answer.
+async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
+    if stream.shutdown().await.is_ok() {
+        let mut rest = stream.take(LINGER_BYTES_MAX);
+        // Its end, an error and the time being over are all the same now.
+        let _ = timeout(LINGER, tokio::io::copy(&mut rest, &mut tokio::io::sink())).await;
+    }
 }
 
 #[cfg(test)]

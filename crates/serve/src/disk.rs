@@ -6,7 +6,8 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use store::{Disk, Entry};
+use rt::file::{LockError, lock_folder};
+use store::{Disk, Entry, Lock};
 
 /// Bytes in a unit of `st_blocks`, whatever the file system's own block size.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -33,6 +34,18 @@ impl FsDisk {
 impl Disk for FsDisk {
     fn create_dir(&self, path: &Path) -> io::Result<()> {
         fs::create_dir_all(self.at(path))
+    }
+
+    fn lock(&self) -> io::Result<Option<Lock>> {
+        match lock_folder(&self.root) {
+            Ok(lock) => Ok(Some(Box::new(lock))),
+            Err(LockError::InUse { .. }) => Ok(None),
+            Err(LockError::Lock { source, .. }) => Err(source),
+        }
+    }
+
+    fn create_new(&self, path: &Path) -> io::Result<File> {
+        File::options().read(true).write(true).create_new(true).open(self.at(path))
     }
 
     fn create(&self, path: &Path) -> io::Result<File> {
@@ -109,9 +122,36 @@ mod tests {
 
     use bytes::Bytes;
     use model::ByteCount;
-    use store::{Key, Params, Store};
+    use store::{Key, OpenError, Params, Store};
 
     use super::*;
+
+    #[test]
+    fn two_stores_never_share_a_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let params = Params { capacity: ByteCount(1 << 20), block_bytes: 4096 };
+        let open = || Store::open(Arc::new(FsDisk::new(folder.path())), params);
+        let first = open().unwrap();
+        let rep = first.create(Key([1; 16]), Bytes::new(), 10).unwrap();
+        rep.write_block(0, b"0123456789").unwrap();
+        assert!(matches!(open(), Err(OpenError::InUse)));
+        let extent = rep.extent(0, 10).unwrap();
+        let mut read = [0; 10];
+        extent.file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"0123456789");
+        drop((first, rep, extent));
+        open().unwrap();
+    }
+
+    #[test]
+    fn a_new_body_never_empties_an_old_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = FsDisk::new(folder.path());
+        let (path, old) = (Path::new("body"), folder.path().join("body"));
+        fs::write(&old, b"bytes").unwrap();
+        assert_eq!(disk.create_new(path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(old).unwrap(), b"bytes");
+    }
 
     #[test]
     fn a_store_on_a_real_folder_comes_back() {

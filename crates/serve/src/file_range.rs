@@ -25,15 +25,15 @@ pub struct FileRange {
     file: Arc<File>,
     offset: u64,
     len: u64,
-    /// Keeps the blocks of a store where they are.
-    _pin: Option<Arc<Representation>>,
+    /// Keeps the blocks of a store where they are, and says when one is lost all the same.
+    pin: Option<Arc<Representation>>,
 }
 
 impl FileRange {
     /// `len` bytes from `offset` on of any file. When the file turns out to be shorter, the body
     /// is broken off.
     pub fn new(file: Arc<File>, offset: u64, len: u64) -> Self {
-        Self { file, offset, len, _pin: None }
+        Self { file, offset, len, pin: None }
     }
 
     /// Bytes in the range.
@@ -46,6 +46,21 @@ impl FileRange {
         self.len == 0
     }
 
+    /// Whether the next `bytes` bytes, just read, are those that were stored. A block may be lost
+    /// while it is sent (the kernel could not write it down and dropped it): what was read then is
+    /// perhaps a hole.
+    fn is_good(&self, bytes: usize) -> bool {
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.pin.as_ref().is_none_or(|rep| rep.still_holds(self.offset, bytes))
+    }
+
+    /// The next bytes cannot be read: a store looks at them again before it counts on them.
+    fn doubt(&self) {
+        if let Some(rep) = &self.pin {
+            rep.doubt(self.offset, 1);
+        }
+    }
+
     fn advance(&mut self, bytes: usize) {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.offset = self.offset.saturating_add(bytes);
@@ -56,7 +71,7 @@ impl FileRange {
 impl From<store::Extent> for FileRange {
     fn from(extent: store::Extent) -> Self {
         let store::Extent { file, offset, len, representation } = extent;
-        Self { file, offset, len, _pin: Some(representation) }
+        Self { file, offset, len, pin: Some(representation) }
     }
 }
 
@@ -87,27 +102,32 @@ impl Reader {
             let len = usize::try_from(self.range.len).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
             let mut buffer = Buffer::of(len);
             match sys::read_nowait(&self.range.file, self.range.offset, buffer.as_mut(len)) {
-                Ok(got) => return Poll::Ready(Some(self.take(buffer.filled(got)))),
+                Ok(got) => return Poll::Ready(Some(self.take(Ok(buffer.filled(got))))),
                 Err(error) if needs_the_pool(&error) => {
                     let (file, offset) = (Arc::clone(&self.range.file), self.range.offset);
                     let read = move || read_blocking(&file, offset, buffer, len);
                     self.pending = Some(tokio::task::spawn_blocking(read));
                 }
-                Err(error) => return Poll::Ready(Some(Err(error))),
+                Err(error) => return Poll::Ready(Some(self.take(Err(error)))),
             }
         }
         let Some(pending) = &mut self.pending else { return Poll::Ready(None) };
         let read = ready!(Pin::new(pending).poll(cx)).map_err(io::Error::other).flatten();
         self.pending = None;
-        Poll::Ready(Some(read.and_then(|chunk| self.take(chunk))))
+        Poll::Ready(Some(self.take(read)))
     }
 
-    fn take(&mut self, chunk: Bytes) -> io::Result<Bytes> {
+    fn take(&mut self, read: io::Result<Bytes>) -> io::Result<Bytes> {
+        let chunk = read.inspect_err(|_| self.range.doubt())?;
         if chunk.is_empty() {
+            self.range.doubt();
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the file has become shorter while it was sent",
             ));
+        }
+        if !self.range.is_good(chunk.len()) {
+            return Err(io::Error::other("a block was lost while it was sent"));
         }
         self.range.advance(chunk.len());
         Ok(chunk)
@@ -181,5 +201,59 @@ impl Drop for Buffer {
         if spare.len() < SPARE_BUFFERS_MAX {
             spare.push(std::mem::take(&mut self.bytes));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use model::ByteCount;
+    use store::{Key, Params, Store};
+
+    use super::*;
+    use crate::disk::FsDisk;
+
+    /// A store of one object of two blocks, and its body file.
+    fn held() -> (tempfile::TempDir, Store, Arc<Representation>, File) {
+        let folder = tempfile::tempdir().unwrap();
+        let params = Params { capacity: ByteCount(1 << 20), block_bytes: 4096 };
+        let store = Store::open(Arc::new(FsDisk::new(folder.path())), params).unwrap();
+        let rep = store.create(Key([7; 16]), Bytes::new(), 8192).unwrap();
+        for block in 0..2 {
+            rep.write_block(block, &[7; 4096]).unwrap();
+        }
+        let body = folder.path().join(format!("data/07/{}.{:016x}", "07".repeat(16), 1));
+        let body = File::options().write(true).open(body).unwrap();
+        (folder, store, rep, body)
+    }
+
+    async fn chunk(reader: &mut Reader) -> Option<io::Result<Bytes>> {
+        poll_fn(|cx| reader.poll_chunk(cx)).await
+    }
+
+    #[tokio::test]
+    async fn a_block_lost_on_its_way_is_not_sent() {
+        let (_folder, _store, rep, _) = held();
+        let mut reader = Reader::new(rep.extent(0, 8192).unwrap().into());
+        rep.doubt(0, 1);
+        let error = chunk(&mut reader).await.unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "a block was lost while it was sent");
+        // The other block is as good as before.
+        let mut reader = Reader::new(rep.extent(4096, 4096).unwrap().into());
+        assert_eq!(chunk(&mut reader).await.unwrap().unwrap().len(), 4096);
+        assert!(chunk(&mut reader).await.is_none());
+    }
+
+    /// A block that breaks off one client must not break off every client after it.
+    #[tokio::test]
+    async fn a_block_that_cannot_be_read_is_a_miss_for_the_next() {
+        let (_folder, _store, rep, body) = held();
+        let mut reader = Reader::new(rep.extent(4096, 4096).unwrap().into());
+        body.set_len(4096).unwrap();
+        let error = chunk(&mut reader).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(rep.verify_pending(1) && !rep.verify(1) && rep.verify(0));
+        assert_eq!(rep.missing(), vec![1..2]);
     }
 }

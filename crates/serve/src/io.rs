@@ -27,6 +27,10 @@ impl<S> Io<S> {
         Self { stream, pulse }
     }
 
+    pub(crate) fn into_inner(self) -> S {
+        self.stream
+    }
+
     fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.pulse.note_write(written.is_pending());
         written
