@@ -13,7 +13,7 @@ use support::{cacheboy, output, until};
 
 const CONFIG: &str = r#"
 [host]
-name = "all-in-one"
+name = "one"
 state_dir = "state"
 
 [admin]

@@ -1,19 +1,28 @@
 //! `cacheboy check`: everything that can be known to be wrong before it is live.
+//!
+//! Each path is looked at by itself; then what the paths say of each other: an edge is a node of
+//! the maps that are checked with it.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use config::{ConfigFile, HostConfig};
 use locate::Locator;
-use nodemap::{Finding, NodeMap};
+use model::Name;
+use nodemap::{AdminMap, Finding, NodeMap};
 
 use crate::cli::CheckArgs;
+
+/// Nodes that a finding names at most.
+const NODES_SHOWN: usize = 12;
 
 /// Checks each path, prints all findings, and exits 1 when there is one.
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let mut clean = true;
-    for path in &args.paths {
-        match check(path) {
+    for (path, outcome) in args.paths.iter().zip(check_all(&args.paths)) {
+        match outcome {
             Ok(summary) => println!("{}: ok: {summary}", path.display()),
             Err(findings) => {
                 clean = false;
@@ -26,39 +35,114 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check(path: &Path) -> Result<String, Vec<Finding>> {
-    if path.is_dir() {
-        return nodemap::admin::load_dir(path).map(|map| summary(&map));
+/// A summary or all findings, for each path.
+type Outcome = Result<String, Vec<Finding>>;
+
+fn check_all(paths: &[PathBuf]) -> Vec<Outcome> {
+    let mut across = Across::default();
+    let mut outcomes: Vec<Outcome> = paths.iter().map(|path| check(path, &mut across)).collect();
+    for (path, outcome) in paths.iter().zip(&mut outcomes) {
+        let strangers: Vec<Finding> = across.strangers(path).collect();
+        if !strangers.is_empty() {
+            let findings = outcome.as_mut().err().map(std::mem::take).unwrap_or_default();
+            *outcome = Err(findings.into_iter().chain(strangers).collect());
+        }
     }
+    outcomes
+}
+
+/// What is checked across paths.
+#[derive(Default)]
+struct Across {
+    /// The nodes of all maps; `None` before the first.
+    nodes: Option<BTreeSet<Name>>,
+    /// Some maps could not be read, so that a node may be in those.
+    unsure: bool,
+    /// Hosts with an edge, by the file they were read from.
+    edges: Vec<(PathBuf, ConfigFile, Name)>,
+}
+
+impl Across {
+    fn note(&mut self, map: &AdminMap) {
+        self.nodes.get_or_insert_default().extend(map.nodes.keys().cloned());
+    }
+
+    /// The admin maps in `dir`.
+    fn maps(&mut self, dir: &Path) -> Result<AdminMap, Vec<Finding>> {
+        let map = nodemap::admin::load_dir(dir);
+        match &map {
+            Ok(map) => self.note(map),
+            Err(_) => self.unsure = true,
+        }
+        map
+    }
+
+    /// The edge in the config `path` that no map knows.
+    fn strangers<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Finding> + 'a {
+        let nodes = self.nodes.as_ref().filter(|_| !self.unsure);
+        let edges = self.edges.iter().filter(move |(file, _, _)| file == path);
+        edges.filter_map(move |(_, file, name)| {
+            let nodes = nodes.filter(|nodes| !nodes.contains(name))?;
+            let mut known: Vec<&str> = nodes.iter().take(NODES_SHOWN).map(Name::as_str).collect();
+            if nodes.len() > NODES_SHOWN {
+                known.push("...");
+            }
+            Some(file.finding(
+                &["host", "name"],
+                format!("this edge is called {name}, which is no node of the maps"),
+                format!("call it as its node ({}), or add [node.{name}]", known.join(", ")),
+            ))
+        })
+    }
+}
+
+fn check(path: &Path, across: &mut Across) -> Outcome {
+    const KINDS: &str = "name a map folder, a host's config file, a node map or a database";
+    if path.is_dir() {
+        return across.maps(path).map(|map| summary(&map));
+    }
+    if !path.exists() {
+        return Err(vec![whole(path, "does not exist", KINDS)]);
+    }
+    let unusable =
+        |error: anyhow::Error| vec![whole(path, "cannot be used", &format!("{error:#}"))];
     match path.extension().and_then(|e| e.to_str()) {
-        Some("toml") => check_config(path),
-        Some("json") => check_node_map(path).map_err(|error| vec![whole_file(path, &error)]),
-        Some("mmdb") => check_database(path).map_err(|error| vec![whole_file(path, &error)]),
-        _ => Err(vec![Finding {
-            file: path.to_owned(),
-            line: 0,
-            key: String::new(),
-            problem: "not a folder and none of *.toml, *.json, *.mmdb".into(),
-            remedy: "name a map folder, a host's config file, a node map or a database".into(),
-        }]),
+        Some("toml") => check_config(path, across),
+        Some("json") => match read_node_map(path) {
+            Ok(map) => {
+                across.note(&map.map);
+                let (generation, publisher) = (map.generation, &map.publisher);
+                Ok(format!("generation {generation} by {publisher}, {}", summary(&map.map)))
+            }
+            Err(error) => {
+                across.unsure = true;
+                Err(unusable(error))
+            }
+        },
+        Some("mmdb") => check_database(path).map_err(unusable),
+        _ => Err(vec![whole(path, "not a folder and none of *.toml, *.json, *.mmdb", KINDS)]),
     }
 }
 
 /// A config file, and what it points to.
-fn check_config(path: &Path) -> Result<String, Vec<Finding>> {
-    let config = config::load(path)?;
-    let mut findings = Vec::new();
-    let location = &config.location;
-    if let Err(error) = Locator::open(location.country.as_deref(), location.asn.as_deref()) {
-        findings.push(whole_file(path, &error.into()));
-    }
+fn check_config(path: &Path, across: &mut Across) -> Outcome {
+    let file = ConfigFile::open(path)?;
+    let config = file.config()?;
+    let mut findings = databases(&file, &config);
     if let Some(health) = &config.health
-        && let Err(in_maps) = nodemap::admin::load_dir(&health.maps)
+        && let Err(in_maps) = across.maps(&health.maps)
     {
-        findings.extend(in_maps);
+        // What is wrong with the folder is wrong with the key that names it.
+        findings.extend(in_maps.into_iter().map(|finding| {
+            if finding.file != health.maps {
+                return finding;
+            }
+            let problem = format!("{}: {}", health.maps.display(), finding.problem);
+            file.finding(&["health", "maps"], problem, finding.remedy)
+        }));
     }
-    if !findings.is_empty() {
-        return Err(findings);
+    if let Some(master) = &config.master {
+        findings.extend(tree(&file, &master.tree));
     }
     let roles = [
         ("edge", config.edge.is_some()),
@@ -67,13 +151,50 @@ fn check_config(path: &Path) -> Result<String, Vec<Finding>> {
         ("master", config.master.is_some()),
     ];
     let roles: Vec<_> = roles.iter().filter(|(_, has)| *has).map(|(role, _)| *role).collect();
-    Ok(format!("host {} with {}", config.host.name, roles.join(", ")))
+    let summary = format!("host {} with {}", config.host.name, roles.join(", "));
+    if config.edge.is_some() {
+        across.edges.push((path.to_owned(), file, config.host.name));
+    }
+    if findings.is_empty() { Ok(summary) } else { Err(findings) }
 }
 
-fn check_node_map(path: &Path) -> Result<String> {
+/// Each database of `[location]`, as the redirector would open it.
+fn databases(file: &ConfigFile, config: &HostConfig) -> Vec<Finding> {
+    let (country, asn) = (config.location.country.as_deref(), config.location.asn.as_deref());
+    let opened = [
+        ("country", country.and_then(|path| Locator::open(Some(path), None).err())),
+        ("asn", asn.and_then(|path| Locator::open(None, Some(path)).err())),
+    ];
+    let failed = opened.into_iter().filter_map(|(key, error)| Some((key, error?)));
+    failed
+        .map(|(key, error)| {
+            let text = format!("{:#}", anyhow::Error::new(error));
+            let (problem, remedy) = text.split_once(": ").unwrap_or((&text, "name another file"));
+            file.finding(&["location", key], problem.to_owned(), remedy.to_owned())
+        })
+        .collect()
+}
+
+/// What keeps a master from serving `tree`.
+fn tree(file: &ConfigFile, tree: &Path) -> Option<Finding> {
+    let marker = tree.join(mirror::TREE_MARKER);
+    let (tree, touch) = (tree.display(), format!("touch {}", marker.display()));
+    let (problem, remedy) = if !marker.parent().is_some_and(Path::is_dir) {
+        (format!("{tree} is no folder"), format!("mount or make it, then {touch}"))
+    } else if !marker.exists() {
+        (
+            format!("{tree} has no {}, so everything would be answered 503", mirror::TREE_MARKER),
+            format!("see that its disk is mounted, then {touch}"),
+        )
+    } else {
+        return None;
+    };
+    Some(file.finding(&["master", "tree"], problem, remedy))
+}
+
+fn read_node_map(path: &Path) -> Result<NodeMap> {
     let bytes = rt::file::read_bounded(path, rt::follow::NODE_MAP_BYTES_MAX as u64)?;
-    let map = NodeMap::parse(&bytes)?;
-    Ok(format!("generation {} by {}, {}", map.generation, map.publisher, summary(&map.map)))
+    Ok(NodeMap::parse(&bytes)?)
 }
 
 fn check_database(path: &Path) -> Result<String> {
@@ -93,17 +214,12 @@ fn check_database(path: &Path) -> Result<String> {
     }
 }
 
-fn whole_file(path: &Path, error: &anyhow::Error) -> Finding {
-    Finding {
-        file: path.to_owned(),
-        line: 0,
-        key: String::new(),
-        problem: "cannot be used".into(),
-        remedy: format!("{error:#}"),
-    }
+fn whole(path: &Path, problem: &str, remedy: &str) -> Finding {
+    let (file, key) = (path.to_owned(), String::new());
+    Finding { file, line: 0, key, problem: problem.to_owned(), remedy: remedy.to_owned() }
 }
 
-fn summary(map: &nodemap::AdminMap) -> String {
+fn summary(map: &AdminMap) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     [
         count(map.sites.len(), "site"),
@@ -114,4 +230,141 @@ fn summary(map: &nodemap::AdminMap) -> String {
         count(map.projects.len(), "project"),
     ]
     .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A folder with these files; paths in it, and lines of findings without its name.
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new(files: &[(&str, &str)]) -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            for (name, text) in files {
+                let path = folder.at(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            folder
+        }
+
+        fn at(&self, name: &str) -> PathBuf {
+            self.0.path().join(name)
+        }
+
+        fn check(&self, names: &[&str]) -> Vec<String> {
+            let paths: Vec<PathBuf> = names.iter().map(|name| self.at(name)).collect();
+            let findings = check_all(&paths).into_iter().filter_map(Result::err).flatten();
+            let folder = format!("{}/", self.0.path().display());
+            findings.map(|finding| finding.to_string().replace(&folder, "")).collect()
+        }
+    }
+
+    const MAP: &str = include_str!("../demo/maps/nodes.toml");
+    const STEERING: &str = include_str!("../demo/maps/steering.toml");
+    const PROJECTS: &str = include_str!("../demo/maps/projects.toml");
+    const MAPS: [(&str, &str); 3] =
+        [("maps/n.toml", MAP), ("maps/s.toml", STEERING), ("maps/p.toml", PROJECTS)];
+
+    const EDGE: &str = "[host]\nname = \"mirror9\"\nstate_dir = \"s\"\n\n[follow]\n\
+        node_map = [\"file:m\"]\n[edge]\nlisten = [\"127.0.0.1:80\"]\n[[edge.store]]\npath = \"c\"\n\
+        size = \"1 GiB\"\n";
+
+    #[test]
+    fn what_is_not_there_or_of_another_kind_says_so() {
+        let folder = Folder::new(&[MAPS[0], ("notes.txt", "")]);
+        const KINDS: &str = "name a map folder, a host's config file, a node map or a database";
+        assert_eq!(
+            folder.check(&["gone.toml", "gone", "notes.txt", "maps/n.toml"]),
+            [
+                format!("gone.toml: does not exist: {KINDS}"),
+                format!("gone: does not exist: {KINDS}"),
+                format!("notes.txt: not a folder and none of *.toml, *.json, *.mmdb: {KINDS}"),
+                "maps/n.toml: is an admin map, not the config of a host: check its folder, whose \
+                 files are one map: maps"
+                    .to_owned(),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_master_needs_its_tree_and_the_marker() {
+        let config = "[host]\nname = \"m\"\nstate_dir = \"s\"\n[master]\n\
+                      listen = [\"127.0.0.1:80\"]\ntree = \"tree\"\n";
+        let folder = Folder::new(&[("m.toml", config)]);
+        assert_eq!(
+            folder.check(&["m.toml"]),
+            ["m.toml:6: master.tree: tree is no folder: mount or make it, then touch \
+                 tree/.cacheboy-tree"]
+        );
+        fs::create_dir(folder.at("tree")).unwrap();
+        assert_eq!(
+            folder.check(&["m.toml"]),
+            ["m.toml:6: master.tree: tree has no .cacheboy-tree, so everything would be answered \
+                 503: see that its disk is mounted, then touch tree/.cacheboy-tree"]
+        );
+        fs::write(folder.at("tree/.cacheboy-tree"), "").unwrap();
+        assert_eq!(folder.check(&["m.toml"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn wrong_paths_name_file_line_and_key() {
+        let config = "[host]\nname = \"h\"\nstate_dir = \"s\"\n[location]\ncountry = \"c.mmdb\"\n\
+                      asn = \"n.mmdb\"\n[health]\nlisten = [\"127.0.0.1:80\"]\nmaps = \"map\"\n";
+        let folder = Folder::new(&[("h.toml", config), ("n.mmdb", "no database")]);
+        let findings = folder.check(&["h.toml"]);
+        let starts = [
+            "h.toml:5: location.country: cannot read c.mmdb: check ",
+            "h.toml:6: location.asn: n.mmdb is not a MaxMind-format database (*.mmdb): fetch ",
+            "h.toml:9: health.maps: map: cannot be read (No such file or directory (os error 2)): \
+             check ",
+        ];
+        assert_eq!(findings.len(), starts.len(), "{findings:#?}");
+        for (finding, start) in findings.iter().zip(starts) {
+            assert!(finding.starts_with(start), "{finding}");
+        }
+        fs::create_dir(folder.at("map")).unwrap();
+        fs::write(folder.at("map/n.toml"), MAP).unwrap();
+        let findings = folder.check(&["h.toml"]);
+        assert!(findings[2].starts_with("h.toml:9: health.maps: map: no file here has a "));
+    }
+
+    #[test]
+    fn an_edge_is_a_node_of_the_maps_that_are_checked_with_it() {
+        let health = "[host]\nname = \"h\"\nstate_dir = \"s\"\n[health]\n\
+                      listen = [\"127.0.0.1:81\"]\nmaps = \"maps\"\n";
+        let good = EDGE.replace("mirror9", "mirror1-au");
+        let all = format!("{EDGE}[health]\nlisten = [\"127.0.0.1:81\"]\nmaps = \"maps\"\n");
+        let files = [
+            MAPS[0],
+            MAPS[1],
+            MAPS[2],
+            ("edge.toml", EDGE),
+            ("good.toml", &good),
+            ("all.toml", &all),
+            ("health.toml", health),
+            ("bad/map.toml", "[site.s]\n"),
+        ];
+        let folder = Folder::new(&files);
+        let stranger = |file: &str| {
+            format!(
+                "{file}:2: host.name: this edge is called mirror9, which is no node of the maps: call \
+                 it as its node (mirror1-au, mirror1-de, mirror1-us), or add [node.mirror9]"
+            )
+        };
+        for names in [&["maps", "edge.toml"][..], &["edge.toml", "health.toml"]] {
+            assert_eq!(folder.check(names), [stranger("edge.toml")], "{names:?}");
+        }
+        assert_eq!(folder.check(&["all.toml"]), [stranger("all.toml")]);
+        for names in [&["edge.toml"][..], &["maps", "good.toml"]] {
+            assert_eq!(folder.check(names), Vec::<String>::new(), "{names:?}");
+        }
+        // Of maps that cannot be read nobody knows.
+        let unsure = folder.check(&["maps", "bad", "edge.toml"]);
+        assert!(unsure.iter().all(|finding| finding.starts_with("bad")), "{unsure:?}");
+    }
 }

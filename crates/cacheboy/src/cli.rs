@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
+use ipnet::IpNet;
 
 /// A content-delivery network for open-source downloads, in one program.
 ///
@@ -52,7 +53,7 @@ pub(crate) struct DemoArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Folder for configs, maps, caches and logs [default: a temporary one]
+    /// Folder for configs, maps, caches and logs, written anew [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Serve this folder instead of generated files; it must hold a file `.cacheboy-tree`
@@ -78,16 +79,18 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("source").required(true).args(["config", "maps"])))]
 pub(crate) struct ExplainArgs {
-    /// Address of the client
+    /// Address of the client; of a prefix, its first address
+    #[arg(value_parser = address)]
     pub(crate) client: IpAddr,
-    /// Steered name, or a host or the short name of the project
+    /// Steered name, host or short name of a project, or the fixed name of a node (NODE.NAME)
     pub(crate) name: String,
-    /// Use the node map that the host with this config file runs on
-    #[arg(long, value_name = "FILE", required_unless_present = "maps")]
+    /// Use the node map that the host with this config file runs on, or publishes
+    #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Use these admin maps, as if no node had been probed yet
-    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    #[arg(long, value_name = "DIR")]
     pub(crate) maps: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) databases: DatabaseArgs,
@@ -98,7 +101,8 @@ pub(crate) struct ExplainArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct LookupArgs {
-    /// The address
+    /// The address; of a prefix, its first one
+    #[arg(value_parser = address)]
     pub(crate) address: IpAddr,
     /// Use the databases of this config file
     #[arg(long, value_name = "FILE")]
@@ -121,10 +125,47 @@ pub(crate) struct DatabaseArgs {
     pub(crate) asn: Option<PathBuf>,
 }
 
+/// An address, or the first one of a prefix: prefixes are what these commands print.
+fn address(text: &str) -> Result<IpAddr, String> {
+    let first = |net: IpNet| net.network();
+    text.parse()
+        .or_else(|_| text.parse().map(first))
+        .map_err(|_| "write an address or a prefix: 192.0.2.1, 192.0.2.0/24 or 2001:db8::1".into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use clap::CommandFactory;
+
+    #[test]
+    fn a_prefix_stands_for_its_first_address() {
+        for (text, expected) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("192.0.2.7/24", "192.0.2.0"),
+            ("2001:db8::7/32", "2001:db8::"),
+        ] {
+            let expected: IpAddr = expected.parse().unwrap();
+            assert_eq!(address(text), Ok(expected));
+            let cli = Cli::try_parse_from(["cacheboy", "lookup", text]).unwrap();
+            assert!(matches!(cli.command, Command::Lookup(args) if args.address == expected));
+        }
+        for text in ["192.0.2.0/33", "192.0.2", "example.com", ""] {
+            assert!(address(text).unwrap_err().contains("192.0.2.0/24"), "{text}");
+        }
+    }
+
+    #[test]
+    fn explain_without_a_map_names_both_ways_to_give_one() {
+        let parse = |more: &[&str]| {
+            Cli::try_parse_from([&["cacheboy", "explain", "192.0.2.1", "a.example"], more].concat())
+        };
+        let error = parse(&[]).unwrap_err().to_string();
+        assert!(error.contains("--config <FILE>") && error.contains("--maps <DIR>"), "{error}");
+        assert!(parse(&["--config", "a", "--maps", "b"]).is_err());
+        assert!(parse(&["--config", "a", "--country", "b"]).is_err());
+        assert!(parse(&["--maps", "b", "--country", "b"]).is_ok());
+    }
 
     #[test]
     fn the_command_line_is_sound() {

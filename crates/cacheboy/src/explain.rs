@@ -1,11 +1,17 @@
 //! `cacheboy explain`: where a client would be sent, and why.
 
+use std::fmt::Write as _;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use model::{Family, Name, NodeState};
-use nodemap::{HostPattern, NodeMap, NodeStates};
+use config::HostConfig;
+use model::{Family, Name, NodeState, State};
+use nodemap::{AdminMap, AllDown, HostPattern, NodeMap, NodeStates, Project};
+use serde_json::json;
 use steer::{ClassTable, Steering};
 
 use crate::cli::ExplainArgs;
@@ -13,13 +19,23 @@ use crate::{geo, roles};
 
 /// Prints every step from the address to the nodes.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
+    print!("{}", explanation(args)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn explanation(args: &ExplainArgs) -> Result<String> {
     let config = args.config.as_deref().map(roles::load).transpose()?;
     let map = match (&config, &args.maps) {
         (Some(config), _) => running_map(config)?,
         (None, Some(dir)) => unprobed(roles::accepted(nodemap::admin::load_dir(dir))?),
         (None, None) => bail!("neither --config nor --maps"),
     };
-    let project = project(&map, &args.name)?;
+    let project = match meaning(&map.map, &args.name)? {
+        Meaning::Project(project) => project,
+        Meaning::Node { project, node } => {
+            return Ok(fixed_name(&map, &args.name, &project, &node, args.json));
+        }
+    };
     let locator = geo::locator(config.as_ref(), &args.databases)?;
     let table = Arc::new(ClassTable::compile(&locator, &map.map.maps)?);
     let steering = Steering::new(table, Arc::new(map))?;
@@ -27,30 +43,58 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
         .explain(&project, args.client, &locator)
         .with_context(|| format!("no project {project}"))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        Ok(format!("{}\n", serde_json::to_string_pretty(&explanation)?))
     } else {
-        print!("{explanation}");
+        Ok(explanation.to_string())
     }
-    Ok(ExitCode::SUCCESS)
 }
 
-/// The node map that a host last took over.
-fn running_map(config: &config::HostConfig) -> Result<NodeMap> {
-    let path = rt::follow::last_good_path(&config.host.state_dir);
-    let bytes = rt::file::read_bounded(&path, rt::follow::NODE_MAP_BYTES_MAX as u64);
-    let bytes = bytes.with_context(|| {
-        format!("cannot read {}: has this host followed a node map yet?", path.display())
-    })?;
+/// The node map that a host last took over, or published.
+fn running_map(config: &HostConfig) -> Result<NodeMap> {
+    let state_dir = &config.host.state_dir;
+    let mut paths = Vec::new();
+    if config.edge.is_some() || config.dns.is_some() {
+        paths.push(rt::follow::last_good_path(state_dir));
+    }
+    if config.health.is_some() {
+        paths.push(health::published_path(state_dir));
+    }
+    let Some((path, bytes)) = first_there(&paths) else {
+        let shown: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+        match shown.as_slice() {
+            [] => bail!(
+                "a host that is neither edge, dns nor health has no node map: take another's config"
+            ),
+            shown => bail!(
+                "there is no {}: has this host followed or published a node map yet?",
+                shown.join(" nor ")
+            ),
+        }
+    };
+    let bytes = bytes.with_context(|| format!("cannot read {}", path.display()))?;
     NodeMap::parse(&bytes).with_context(|| format!("cannot use {}", path.display()))
 }
 
+/// The first of the files that is there.
+fn first_there(paths: &[PathBuf]) -> Option<(&Path, io::Result<Vec<u8>>)> {
+    paths.iter().find_map(|path| {
+        let read = rt::file::read_bounded(path, rt::follow::NODE_MAP_BYTES_MAX as u64);
+        let gone = read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        (!gone).then_some((path.as_path(), read))
+    })
+}
+
 /// Admin maps as if health had just started.
-fn unprobed(map: nodemap::AdminMap) -> NodeMap {
+fn unprobed(map: AdminMap) -> NodeMap {
     let states = map.nodes.iter().map(|(name, node)| {
+        let state = || match &node.drain {
+            Some(why) => NodeState { state: State::Drained, reason: why.clone(), since_ms: 0 },
+            None => NodeState::unprobed(0),
+        };
         let mut states = NodeStates::default();
         for family in Family::ALL {
             if node.addresses_of(family).next().is_some() {
-                *states.get_mut(family) = Some(NodeState::unprobed(0));
+                *states.get_mut(family) = Some(state());
             }
         }
         (name.clone(), states)
@@ -60,21 +104,186 @@ fn unprobed(map: nodemap::AdminMap) -> NodeMap {
     NodeMap { format: nodemap::published::FORMAT, generation, publisher, map, states }
 }
 
-/// The project that `name` means: its steered name, one of its hosts, or its short name.
-fn project(map: &NodeMap, name: &str) -> Result<Name> {
+/// What a name stands for.
+enum Meaning {
+    /// Steered by the map of this project.
+    Project(Name),
+    /// `NODE.NAME`: fixed.
+    Node { project: Name, node: Name },
+}
+
+/// What `name` means: a project's steered name, one of its hosts or its short name, or a node below
+/// a steered name.
+fn meaning(map: &AdminMap, name: &str) -> Result<Meaning> {
     let wanted = name.trim_end_matches('.').to_ascii_lowercase();
-    let is_meant = |(short, project): &(&Name, &nodemap::Project)| {
+    let is_meant = |(short, project): &(&Name, &Project)| {
         let host_is =
             |host: &HostPattern| matches!(host, HostPattern::Exact(h) if h.as_str() == wanted);
         project.name.as_str() == wanted
             || short.as_str() == wanted
             || project.hosts.iter().any(host_is)
     };
-    match map.map.projects.iter().find(is_meant) {
-        Some((short, _)) => Ok(short.clone()),
-        None => {
-            let known: Vec<_> = map.map.projects.values().map(|p| p.name.as_str()).collect();
-            bail!("no project has the name {name}: the map has {}", known.join(", "))
+    if let Some((short, _)) = map.projects.iter().find(is_meant) {
+        return Ok(Meaning::Project(short.clone()));
+    }
+    let below = map.projects.iter().find_map(|(short, project)| {
+        let node = wanted.strip_suffix(project.name.as_str())?.strip_suffix('.')?;
+        Some((short, project, node))
+    });
+    let Some((short, project, label)) = below else {
+        let known: Vec<_> = map.projects.values().map(|p| p.name.as_str()).collect();
+        bail!("no project has the name {name}: the map has {}", known.join(", "))
+    };
+    let Some(node) = map.nodes.keys().find(|node| node.as_str() == label) else {
+        let nodes: Vec<&str> = map.nodes.keys().map(Name::as_str).collect();
+        bail!("{label} is no node, so {name} does not exist: the map has {}", nodes.join(", "))
+    };
+    if !serves(map, project, node) {
+        bail!("node {node} is in no pool that {short} uses, so {name} does not exist")
+    }
+    Ok(Meaning::Node { project: short.clone(), node: node.clone() })
+}
+
+/// Whether clients of `project` may ever be sent to `node`; only then `NODE.NAME` exists.
+fn serves(map: &AdminMap, project: &Project, node: &Name) -> bool {
+    let lists = map.maps.get(&project.map).into_iter().flat_map(|rules| {
+        let by_place = rules.continent.values().chain(rules.country.values());
+        by_place.chain(rules.asn.values()).chain([&rules.default])
+    });
+    let last = match &project.all_down {
+        AllDown::Pool(pool) => Some(pool),
+        _ => None,
+    };
+    let mut pools = lists.flatten().chain(last);
+    pools.any(|pool| map.pools.get(pool).is_some_and(|members| members.contains_key(node)))
+}
+
+/// What is answered for `NODE.NAME`: the node, whoever asks and however it is.
+fn fixed_name(map: &NodeMap, asked: &str, project: &Name, node: &Name, as_json: bool) -> String {
+    let ttl_s = map.map.projects.get(project).map_or(0, |project| project.ttl_s);
+    let addresses: Vec<IpAddr> =
+        map.map.nodes.get(node).map(|node| node.addresses.clone()).unwrap_or_default();
+    let states = map.states.get(node);
+    if as_json {
+        let document = json!({
+            "format": 1, "generation": map.generation, "name": asked, "project": project,
+            "node": node, "ttl_s": ttl_s, "addresses": addresses, "states": states,
+        });
+        return format!("{document:#}\n");
+    }
+    let mut out = format!(
+        "{asked} is the fixed name of node {node} in project {project}\n\
+         every client gets its addresses, in whatever state it is; answers live {ttl_s} s\n\n"
+    );
+    for address in addresses {
+        let family = Family::of(address);
+        let record = if family == Family::V4 { "A" } else { "AAAA" };
+        let state = states.and_then(|states| states.get(family));
+        let state = state.map(|s| format!("  ({}: {})", s.state, s.reason)).unwrap_or_default();
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{record:<4}  {address}{state}");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    const MAPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/demo/maps");
+
+    fn explain(arguments: &[&str]) -> Result<String> {
+        let cli = Cli::try_parse_from([&["cacheboy", "explain"], arguments].concat()).unwrap();
+        let Command::Explain(args) = cli.command else { panic!("not an explain") };
+        explanation(&args)
+    }
+
+    #[test]
+    fn maps_alone_have_no_times_and_show_who_is_drained() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in fs::read_dir(MAPS).unwrap() {
+            let file = file.unwrap();
+            let text = fs::read_to_string(file.path()).unwrap();
+            let drained =
+                text.replace("[node.mirror1-us]", "[node.mirror1-us]\ndrain = \"new disks\"");
+            fs::write(dir.path().join(file.file_name()), drained).unwrap();
         }
+        let maps = dir.path().to_str().unwrap();
+        let text = explain(&["24.0.0.0/13", "videolan", "--maps", maps]).unwrap();
+        assert!(text.starts_with("client    24.0.0.0\n"), "{text}");
+        assert!(!text.contains("1970") && !text.contains("generation 0"), "{text}");
+        assert!(text.contains("(unknown: not probed yet)"), "{text}");
+        let drained = text.lines().find(|line| line.contains("mirror1-us")).unwrap();
+        assert!(drained.contains("excluded: drained") && drained.ends_with("(drained: new disks)"));
+    }
+
+    #[test]
+    fn the_fixed_name_of_a_node_is_understood() {
+        let ask = |name: &str, more: &[&str]| {
+            explain(&[&["192.0.2.1", name, "--maps", MAPS], more].concat())
+        };
+        let text = ask("Mirror1-AU.videolan.cdn.example.", &[]).unwrap();
+        assert_eq!(
+            text,
+            "Mirror1-AU.videolan.cdn.example. is the fixed name of node mirror1-au in project videolan\n\
+             every client gets its addresses, in whatever state it is; answers live 60 s\n\n\
+             A     127.77.0.11  (unknown: not probed yet)\n\
+             AAAA  2001:db8:77::11  (unknown: not probed yet)\n"
+        );
+        let text = ask("mirror1-au.videolan.cdn.example", &["--json"]).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["addresses"][0], "127.77.0.11");
+        for (name, expected) in [
+            ("mirror9.videolan.cdn.example", "mirror9 is no node, so mirror9.videolan"),
+            ("a.mirror1-au.videolan.cdn.example", "a.mirror1-au is no node"),
+            ("mirror1-au.example", "no project has the name mirror1-au.example: the map has "),
+        ] {
+            let error = ask(name, &[]).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        let mut map = nodemap::admin::load_dir(Path::new(MAPS)).unwrap();
+        map.pools
+            .values_mut()
+            .for_each(|pool| pool.retain(|node, _| node.as_str() != "mirror1-au"));
+        let error = meaning(&map, "mirror1-au.videolan.cdn.example").err().unwrap().to_string();
+        assert!(error.contains("in no pool that videolan uses"), "{error}");
+    }
+
+    #[test]
+    fn a_health_host_is_asked_for_the_map_that_it_publishes() {
+        let dir = tempfile::tempdir().unwrap();
+        let config = dir.path().join("h.toml");
+        let role = |role: &str| {
+            let text = format!("[host]\nname = \"h\"\nstate_dir = \"state\"\n{role}");
+            fs::write(&config, text).unwrap();
+            explain(&["192.0.2.1", "videolan", "--config", config.to_str().unwrap()])
+        };
+        let health = "[health]\nlisten = [\"127.0.0.1:81\"]\nmaps = \"maps\"\n";
+        let dns = "[follow]\nnode_map = [\"file:m\"]\n[dns]\nlisten = [\"127.0.0.1:53\"]\n";
+        let master = "[master]\nlisten = [\"127.0.0.1:80\"]\ntree = \"tree\"\n";
+        let error = role(health).unwrap_err().to_string();
+        assert!(error.contains("state/node-map.json: has this host followed or "), "{error}");
+        let error = role(master).unwrap_err().to_string();
+        assert!(error.contains("has no node map"), "{error}");
+
+        let mut map = unprobed(nodemap::admin::load_dir(Path::new(MAPS)).unwrap());
+        map.generation = 7;
+        let state = dir.path().join("state");
+        fs::create_dir(&state).unwrap();
+        fs::write(health::published_path(&state), map.to_json()).unwrap();
+        assert!(role(health).unwrap().contains("node map  generation 7\n"));
+        assert!(role(dns).is_err());
+        // What the host serves from goes before what it publishes.
+        let both = format!("{dns}{health}");
+        assert!(role(&both).unwrap().contains("generation 7\n"));
+        map.generation = 8;
+        fs::write(rt::follow::last_good_path(&state), map.to_json()).unwrap();
+        assert!(role(&both).unwrap().contains("generation 8\n"));
+        assert!(role(health).unwrap().contains("generation 7\n"));
     }
 }
