@@ -24,6 +24,16 @@ pub(crate) fn text(status: StatusCode, words: &str) -> Response<Body> {
     response
 }
 
+/// Seconds after which a client may ask again when this edge knows no projects yet.
+const NO_MAP_RETRY_S: u32 = 5;
+
+/// There is no node map yet: nobody knows what is served here, and that will not last.
+pub(crate) fn no_node_map() -> Response<Body> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "no node map yet");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(NO_MAP_RETRY_S));
+    response
+}
+
 /// An error about what stands behind us, with `Cache-Status` and `Proxy-Status`.
 pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool) -> Response<Body> {
     let status =
@@ -34,7 +44,12 @@ pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool)
     };
     let mut response = text(status, words);
     let forward = if held { Forward::Partial } else { Forward::UriMiss };
-    let cache_status = CacheStatus::forwarded(forward).with_detail("error");
+    let fwd_status = match why {
+        Failure::Status(status) => StatusCode::from_u16(status).ok(),
+        _ => None,
+    };
+    let cache_status =
+        CacheStatus { fwd_status, ..CacheStatus::forwarded(forward).with_detail("error") };
     cache_status.add(response.headers_mut(), &edge.me);
     let error = proxy_error(why);
     let value = proxy_status(&edge.me, error, Some(master), Some(&why.to_string()));

@@ -39,6 +39,7 @@ pub(crate) struct Counters {
     pub(crate) sent: Counter,
     pub(crate) fills: Counter,
     pub(crate) filled: Counter,
+    pub(crate) past_store: Counter,
     pub(crate) in_flight: Gauge,
 }
 
@@ -50,6 +51,7 @@ impl Counters {
             sent: metrics.counter(&edge::SENT, &[]),
             fills: metrics.counter(&edge::FILLS, &[]),
             filled: metrics.counter(&edge::FILLED, &[]),
+            past_store: metrics.counter(&edge::PAST_STORE, &[]),
             in_flight: metrics.gauge(&edge::IN_FLIGHT, &[]),
         }
     }
@@ -64,4 +66,9 @@ impl Counters {
     pub(crate) fn results(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Served::ALL.iter().zip(&self.requests).map(|((_, word), (_, c))| (*word, c.get()))
     }
+}
+
+/// Brings a counter to a total that is counted elsewhere.
+pub(crate) fn raise(counter: &Counter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
 }

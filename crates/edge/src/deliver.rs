@@ -1,5 +1,5 @@
 //! An object on its way to a client: from the store where blocks are held, from the block buffers
-//! as they fill, by the fill machine where they are missing.
+//! as they fill, by the fill machine where they are missing, past the store when it takes no more.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,6 +14,7 @@ use rt::metrics::Counter;
 use serve::{Body, BodyError, Piece, Source};
 
 use crate::filling::{Filling, Reader};
+use crate::past::Past;
 use crate::state::{Edge, Object};
 
 /// Bytes copied at once from a block that is being filled: what a slow client keeps in memory.
@@ -48,11 +49,11 @@ pub(crate) async fn deliver(
             .filter(|reader| reader.is_of(&object))
             .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
         reader.coming(missing).await?;
-        kept = Some(reader);
         if status.hit {
-            status =
-                CacheStatus { ttl_s: status.ttl_s, ..CacheStatus::forwarded(Forward::Partial) };
+            let (ttl_s, fwd_status) = (status.ttl_s, reader.upstream_status());
+            status = CacheStatus { ttl_s, fwd_status, ..CacheStatus::forwarded(Forward::Partial) };
         }
+        kept = Some(reader);
     }
     let plan = plan.by_cache(&object.head, now, &edge.me, &status);
     let filled = kept.is_some();
@@ -65,6 +66,7 @@ pub(crate) async fn deliver(
             object,
             pieces: plan.pieces.into(),
             reader: kept,
+            past: None,
             sent: edge.counters.sent.clone(),
         };
         Body::stream(delivery, Some(length))
@@ -99,6 +101,8 @@ struct Delivery {
     object: Arc<Object>,
     pieces: VecDeque<http_cache::Piece>,
     reader: Option<Reader>,
+    /// Its way past the store, to the end of the first piece.
+    past: Option<Past>,
     sent: Counter,
 }
 
@@ -123,6 +127,7 @@ impl Source for Delivery {
         let left = range.start.saturating_add(len)..range.end;
         if left.start >= left.end {
             self.pieces.pop_front();
+            self.past = None;
         } else if let Some(front) = self.pieces.front_mut() {
             *front = http_cache::Piece::Content(left);
         }
@@ -131,8 +136,29 @@ impl Source for Delivery {
 }
 
 impl Delivery {
-    /// The next bytes of `range`, and how many they are.
+    /// The next bytes of `range`, and how many they are: from the store, or past it when that takes
+    /// no more.
     async fn content(&mut self, range: Range<u64>) -> Result<(Piece, u64), Failure> {
+        let past = match &mut self.past {
+            Some(past) => past,
+            None => match self.stored(range.clone()).await {
+                Ok(found) => return Ok(found),
+                Err(why) => {
+                    // The fill goes on without this client.
+                    let reader = self.reader.take();
+                    let filling = reader.map_or_else(
+                        || Filling::of(&self.edge, &self.object, None),
+                        |reader| Arc::clone(reader.filling()),
+                    );
+                    self.past.insert(Past::begin(&filling, range.start, why)?)
+                }
+            },
+        };
+        Ok(counted(past.next(range).await?))
+    }
+
+    /// The next bytes of `range` from the store or on their way into it.
+    async fn stored(&mut self, range: Range<u64>) -> Result<(Piece, u64), Failure> {
         let geometry = geometry(&self.object);
         let block = geometry.block_of(range.start);
         let len = range.end.saturating_sub(range.start);

@@ -22,7 +22,7 @@ use http_cache::{
 use rt::clock;
 use store::{Key, Representation};
 
-use crate::filling::Filling;
+use crate::filling::{DISK_TROUBLE_MS, Filling};
 use crate::flight::{How, Outcome, Payload};
 use crate::pour;
 use crate::project::Project;
@@ -31,8 +31,6 @@ use crate::upstream::Answer;
 
 /// How long an answer that may not be kept keeps later requests from waiting for each other.
 const PASS_MS: u64 = 60_000;
-/// How long they are passed on after the disk failed.
-const DISK_TROUBLE_MS: u64 = 10_000;
 /// After a failed revalidation the next is tried this much later.
 const RETRY_MS: u64 = 1000;
 /// The same when a master said that the object is gone: removal needs it twice, 30 s apart.
@@ -68,6 +66,14 @@ enum Trouble {
 }
 
 impl Trouble {
+    fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Silent(_, Failure::Status(status)) => StatusCode::from_u16(*status).ok(),
+            Self::Silent(..) => None,
+            Self::Reply(answer) | Self::Gone(answer) => Some(answer.parts.status),
+        }
+    }
+
     fn rank(&self) -> u8 {
         match self {
             Self::Silent(..) => 0,
@@ -219,7 +225,8 @@ fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     let head = merge_304(&held.head, &answer.reply())?;
     ask.project.handle_ok(answer.master);
     edge.memos.clear(&ask.key);
-    Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated), None))
+    let status = Some(answer.parts.status);
+    Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated, status), None))
 }
 
 /// The held representation under a newer head.
@@ -274,10 +281,10 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
             begin(edge, Arc::new(object), answer, part, how)
         }
         None => {
-            let answered = refuse(edge, ask, question, answer, NoCache::Status);
+            let answered = refuse(edge, ask, question, answer, NoCache::Disk);
             let now = clock::now();
             let ms = DISK_TROUBLE_MS;
-            edge.memos.update(&ask.key, |memo| memo.set_pass(now, ms, NoCache::Status));
+            edge.memos.update(&ask.key, |memo| memo.set_pass(now, ms, NoCache::Disk));
             answered
         }
     }
@@ -308,7 +315,7 @@ async fn create(
     match tokio::task::spawn_blocking(move || store.create(key, head, length)).await {
         Ok(Ok(rep)) => Some(rep),
         Ok(Err(error)) => {
-            tracing::warn!(%error, target = ask.target.as_str(), "not stored");
+            edge.note_unstored(&ask.project, &ask.target, &error);
             None
         }
         Err(_) => None,
@@ -325,14 +332,16 @@ fn begin(
 ) -> Answered {
     let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
     let blocks = geometry.inside(part.clone());
+    let status = answer.parts.status;
     let filling = Filling::of(edge, &object, Some(answer.master));
+    filling.note_status(status);
     let reader = filling.reader();
     let skip = geometry.start_of(blocks.start).saturating_sub(part.start);
     let payload = filling.adopt(answer.master, blocks, &reader).map(|run| {
         tokio::spawn(pour::adopted(Arc::clone(&filling), run, answer, skip));
         Payload::Reader(reader)
     });
-    (Outcome::Ready(object, how), payload)
+    (Outcome::Ready(object, how, Some(status)), payload)
 }
 
 /// An answer that is not kept: for its requester alone.
@@ -368,7 +377,8 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
         } else if gone || ask.stale_on_error {
             let ms = if gone { RETRY_GONE_MS } else { RETRY_MS };
             edge.memos.update(&ask.key, |memo| memo.set_troubled(now, ms));
-            return (Outcome::Ready(Arc::clone(held), How::StaleOnError), None);
+            let status = worst.as_ref().and_then(Trouble::status);
+            return (Outcome::Ready(Arc::clone(held), How::StaleOnError, status), None);
         }
     }
     let payload = match worst {

@@ -5,22 +5,25 @@
 //! arrive, and from the store once the block is written. Upstream is read by [`crate::pour`] at the
 //! network's pace.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
 
 use bytes::Bytes;
 use fill::{ClientId, Failure, Fill, Geometry, Limits, MasterId, Next, Output, Reach, RunId};
-use http::HeaderMap;
+use http::{HeaderMap, StatusCode};
 use http_cache::{NoCache, Validator, validator};
 use rt::clock;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
+use crate::past::Rest;
 use crate::pour;
 use crate::state::{Edge, Object};
+use crate::upstream::Reading;
 
-/// How long requests for a key are passed on after its disk failed, milliseconds.
-const DISK_TROUBLE_MS: u64 = 10_000;
+/// How long nothing more of an object is stored after its disk failed, milliseconds.
+pub(crate) const DISK_TROUBLE_MS: u64 = 10_000;
 
 /// The bytes of one block as they arrive.
 #[derive(Debug, Default)]
@@ -35,6 +38,12 @@ pub(crate) struct Slot {
 struct Buffer {
     bytes: Vec<u8>,
     permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Slot {
@@ -67,6 +76,13 @@ impl Slot {
         with(&self.read().bytes)
     }
 
+    /// All bytes and the permit for their memory, which comes free with the last of them. The slot is
+    /// empty afterwards.
+    pub(crate) fn take(&self) -> Bytes {
+        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
+        Bytes::from_owner(std::mem::take(&mut *buffer))
+    }
+
     /// A copy of at most `max` bytes from `from` on; `None` when they are not there yet. A copy, so
     /// that a slow client never keeps a whole buffer alive.
     fn copy(&self, from: u64, max: usize) -> Option<Bytes> {
@@ -83,6 +99,8 @@ struct State {
     slots: HashMap<u32, Arc<Slot>>,
     failed: HashMap<ClientId, Failure>,
     clients: u64,
+    /// The answer that could not be stored, where no other may take its place.
+    rest: Option<Rest>,
 }
 
 /// Where the next bytes of a run go.
@@ -100,6 +118,13 @@ pub(crate) struct Filling {
     /// Preconditions of further requests; `None`: parts of two answers must not be joined, so that
     /// only the first answer can fill it.
     pub(crate) conditions: Option<HeaderMap>,
+    /// The one master that may be asked, where the validator does not prove equality across
+    /// machines.
+    pub(crate) only: Option<MasterId>,
+    /// Until when the store takes no more of it.
+    unstorable_until_ns: AtomicU64,
+    /// Status of the last answer that was of this representation; 0: none yet.
+    status: AtomicU16,
     state: Mutex<State>,
 }
 
@@ -147,11 +172,16 @@ impl Filling {
             slots: HashMap::new(),
             failed: HashMap::new(),
             clients: 0,
+            rest: None,
         };
+        let unstorable_until_ns = edge.memos.get(&object.key).unstorable_until_ns();
         let filling = Arc::new(Self {
             edge: Arc::clone(edge),
             object: Arc::clone(object),
             conditions,
+            only,
+            unstorable_until_ns: AtomicU64::new(unstorable_until_ns),
+            status: AtomicU16::new(0),
             state: Mutex::new(state),
         });
         fillings.insert(identity(object), Arc::downgrade(&filling));
@@ -232,6 +262,33 @@ impl Filling {
         next
     }
 
+    /// The block of `run` cannot be stored, and what follows it cannot come from another answer: one
+    /// of the clients takes both.
+    pub(crate) fn leave_rest(&self, block: u32, master: MasterId, data: Bytes, body: Reading) {
+        let mut state = self.lock();
+        let at = state.fill.geometry().start_of(block);
+        if let Some(slot) = state.slots.get(&block) {
+            let ready = VecDeque::from([slot.take(), data]);
+            state.rest = Some(Rest { at, ready, body, master });
+        }
+    }
+
+    /// The answer that could not be stored, for a client that has everything before `at`.
+    pub(crate) fn take_rest(&self, at: u64) -> Option<Rest> {
+        self.lock().rest.take_if(|rest| rest.at <= at)
+    }
+
+    /// Whether the store takes nothing more of it for now.
+    fn is_unstorable(&self) -> bool {
+        let until_ns = self.unstorable_until_ns.load(Relaxed);
+        until_ns > 0 && until_ns > clock::now().mono_ns
+    }
+
+    /// A master answered with this representation.
+    pub(crate) fn note_status(&self, status: StatusCode) {
+        self.status.store(status.as_u16(), Relaxed);
+    }
+
     /// The request of `run` failed.
     pub(crate) fn handle_failed(self: &Arc<Self>, run: RunId, master: MasterId, why: Failure) {
         self.object.project.handle_failed(master, why, clock::now());
@@ -239,10 +296,13 @@ impl Filling {
         match why {
             Failure::Changed => edge.memos.update(key, |m| m.suspect = true),
             Failure::Disk => {
-                edge.memos.update(key, |m| {
-                    m.set_pass(clock::now(), DISK_TROUBLE_MS, NoCache::Status);
-                });
-                edge.discard(&self.object);
+                // What is held of it is served on; it can go like anything else that is not used.
+                let now = clock::now();
+                edge.memos.update(key, |m| m.set_pass(now, DISK_TROUBLE_MS, NoCache::Disk));
+                self.unstorable_until_ns.store(now.plus_ms(DISK_TROUBLE_MS).mono_ns, Relaxed);
+                if self.conditions.is_none() {
+                    edge.discard(&self.object);
+                }
             }
             _ if self.conditions.is_none() => edge.discard(&self.object),
             _ => {}
@@ -307,6 +367,16 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
+    /// What it reads.
+    pub(crate) fn filling(&self) -> &Arc<Filling> {
+        &self.filling
+    }
+
+    /// The status of the last answer that brought something of it.
+    pub(crate) fn upstream_status(&self) -> Option<StatusCode> {
+        StatusCode::from_u16(self.filling.status.load(Relaxed)).ok()
+    }
+
     /// Whether the reader is one of this object's representation.
     pub(crate) fn is_of(&self, object: &Object) -> bool {
         Arc::ptr_eq(&self.filling.object.rep, &object.rep)
@@ -359,6 +429,10 @@ impl Reader {
                 }
                 if let Some(found) = ready(&state, &slot) {
                     return Ok(Some(found));
+                }
+                if filling.is_unstorable() {
+                    // To fetch it for the store would be for nothing.
+                    return Err(Failure::Disk);
                 }
                 state.fill.handle_want(self.id, blocks.clone());
                 filling.drive(&mut state);

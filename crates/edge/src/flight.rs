@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use http::StatusCode;
 use http_cache::NoCache;
 use store::Key;
 use tokio::sync::watch;
@@ -31,8 +32,8 @@ pub(crate) enum How {
 /// What a question brought to all who wait.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// This can be served.
-    Ready(Arc<Object>, How),
+    /// This can be served; with the status of the master's answer, where there was one.
+    Ready(Arc<Object>, How, Option<StatusCode>),
     /// Something for the one who began.
     Alone,
 }

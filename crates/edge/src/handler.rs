@@ -59,6 +59,9 @@ async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>) -> Answered {
         return refused(StatusCode::BAD_REQUEST, "a request has exactly one Host");
     };
     let projects = edge.projects.load();
+    if projects.generation == 0 {
+        return (answers::no_node_map(), Served::Refused);
+    }
     let Some(project) = projects.of_host(&host).cloned() else {
         return refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here");
     };
@@ -138,6 +141,24 @@ struct Asked<'a> {
     headers: HeaderMap,
 }
 
+impl Asked<'_> {
+    /// The answer when content cannot be had.
+    fn failed(&self, why: Failure, master: &str, held: bool) -> Answered {
+        let response = answers::gateway_error(self.edge, why, master, held);
+        self.note_failed(&why.to_string(), response.status(), master);
+        (response, Served::Error)
+    }
+
+    /// Tells operators that content could not be had.
+    fn note_failed(&self, why: &str, status: StatusCode, master: &str) {
+        if let Some(more) = self.edge.complaints.due(&self.project.name, why, clock::now()) {
+            let (project, target) = (self.project.name.as_str(), self.request.target.as_str());
+            let status = status.as_u16();
+            tracing::warn!(project, target, status, why, master, more, "content could not be had");
+        }
+    }
+}
+
 /// What one round came to; `None`: go round again.
 type Round = Option<Answered>;
 
@@ -147,7 +168,7 @@ async fn get(asked: &Asked<'_>) -> Answered {
             return answered;
         }
     }
-    (answers::gateway_error(asked.edge, Failure::Changed, "-", false), Served::Error)
+    asked.failed(Failure::Changed, "-", false)
 }
 
 async fn round(asked: &Asked<'_>) -> Round {
@@ -202,6 +223,9 @@ fn suspicious(step: Step, memo: &Memo) -> Step {
 async fn fetch(asked: &Asked<'_>, memo: &Memo) -> Round {
     let now = clock::now();
     if let Some(status) = memo.errors.negative(now) {
+        if status.is_server_error() {
+            asked.note_failed("status", status, "-");
+        }
         return Some((answers::negative(asked.edge, status), Served::Negative));
     }
     if let Some(why) = memo.pass(now) {
@@ -251,22 +275,29 @@ async fn fly(
             wait.await.unwrap_or_else(|_| {
                 // The question goes on behind; until it ends nobody else waits for it.
                 edge.memos.update(&asked.key, |memo| memo.set_troubled(clock::now(), 0));
-                Outcome::Ready(held, How::StaleOnError)
+                Outcome::Ready(held, How::StaleOnError, None)
             })
         }
     };
     let payload = if first { flight.payload() } else { None };
     match outcome {
-        Outcome::Ready(object, how) => {
+        Outcome::Ready(object, how, fwd_status) => {
+            // A 304 is not stored: it says that what is stored is right.
+            let confirmed = fwd_status == Some(StatusCode::NOT_MODIFIED);
             let forwarded = CacheStatus {
-                stored: how != How::StaleOnError,
+                fwd_status,
+                stored: how != How::StaleOnError && !confirmed,
                 collapsed: !first,
                 ..CacheStatus::forwarded(why)
             };
             let (status, served) = match how {
                 How::Fetched => (forwarded, Served::Miss),
                 How::Revalidated => (forwarded, Served::Revalidated),
-                How::StaleOnError => (hit(edge, &object, Some("stale-on-error")), Served::Stale),
+                How::StaleOnError => {
+                    let CacheStatus { ttl_s, detail, .. } =
+                        hit(edge, &object, Some("stale-on-error"));
+                    (CacheStatus { ttl_s, detail, ..forwarded }, Served::Stale)
+                }
             };
             let reader = match payload {
                 Some(Payload::Reader(reader)) => Some(reader),
@@ -286,16 +317,16 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward, held: 
         Some(Payload::Reply(answer, word)) => {
             let bad = !matches!(meaning(answer.parts.status), http_cache::errors::Meaning::Good);
             let status = CacheStatus::forwarded(why).with_detail(word);
+            if answer.parts.status.is_server_error() {
+                let master = asked.project.master_name(answer.master);
+                asked.note_failed("status", answer.parts.status, master);
+            }
             let response = answers::passed(edge, *answer, &asked.method, status);
             (response, if bad { Served::Error } else { Served::Pass })
         }
         Some(Payload::Pass(word)) => pass(asked, word).await,
-        Some(Payload::Failed(failure, master)) => {
-            (answers::gateway_error(edge, failure, &master, held), Served::Error)
-        }
-        Some(Payload::Reader(_)) | None => {
-            (answers::gateway_error(edge, Failure::Connect, "-", held), Served::Error)
-        }
+        Some(Payload::Failed(failure, master)) => asked.failed(failure, &master, held),
+        Some(Payload::Reader(_)) | None => asked.failed(Failure::Connect, "-", held),
     }
 }
 
@@ -313,8 +344,8 @@ async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: S
         // Nothing of the old representation was sent: the client gets the new one.
         Err(Failure::Changed) => None,
         // Not to be stored now: served past the store.
-        Err(Failure::Disk) => Some(pass(asked, NoCache::Status).await),
-        Err(why) => Some((answers::gateway_error(asked.edge, why, "-", true), Served::Error)),
+        Err(Failure::Disk) => Some(pass(asked, NoCache::Disk).await),
+        Err(why) => Some(asked.failed(why, "-", true)),
     }
 }
 
@@ -340,6 +371,9 @@ async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
                     project.handle_ok(master);
                 }
                 if !transient || tried.len() >= project.masters.len() {
+                    if status.is_server_error() {
+                        asked.note_failed("status", status, project.master_name(master));
+                    }
                     return (answers::passed(edge, answer, method, cache_status), Served::Pass);
                 }
             }
@@ -349,7 +383,7 @@ async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
             }
         }
     }
-    (answers::gateway_error(edge, worst.0, &worst.1, false), Served::Error)
+    asked.failed(worst.0, &worst.1, false)
 }
 
 /// `Cache-Status` of what is served without asking.

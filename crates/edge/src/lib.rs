@@ -4,9 +4,9 @@
 //! a step) -> [`flight`] (one question for each key, however many wait) -> [`fetch`] (the question:
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
-//! client). Beside it: [`upstream`] (pooled connections with bounded patience), [`project`] (hosts
+//! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it: [`upstream`] (pooled connections with bounded patience), [`project`] (hosts
 //! and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other things known of
-//! keys), [`answers`] (what is not content), [`counters`], [`shell`] (listeners and the node map).
+//! keys), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings, not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
 //! asked for once (E2); questions and fills are tasks of their own, never a client's (E3); an error
@@ -20,6 +20,7 @@
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod answers;
+mod complaints;
 mod counters;
 mod deliver;
 mod fetch;
@@ -28,6 +29,7 @@ mod flight;
 mod handler;
 mod memo;
 pub mod params;
+mod past;
 mod pour;
 mod project;
 mod shell;
@@ -36,5 +38,5 @@ mod stores;
 mod upstream;
 
 pub use params::{Params, StoreParams, Timeouts};
-pub use shell::{Bound, Error, bind, run};
+pub use shell::{Bound, Error, bind, bind_on, run};
 pub use stores::StoresError;

@@ -43,6 +43,11 @@ impl Memo {
         self.pass = Some((now.plus_ms(ms).mono_ns, why));
     }
 
+    /// Until when the disk takes nothing of it; 0: it takes all.
+    pub(crate) fn unstorable_until_ns(&self) -> u64 {
+        self.pass.filter(|(_, why)| *why == NoCache::Disk).map_or(0, |(until_ns, _)| until_ns)
+    }
+
     /// Whether the last revalidation failed.
     pub(crate) fn troubled(&self) -> bool {
         self.retry_at_ns.is_some()

@@ -9,6 +9,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_cache::hygiene::fill_request;
 use http_cache::{ContentRange, same_representation};
 
+use store::WriteError;
+
 use crate::filling::Filling;
 use crate::upstream::{Answer, Reading};
 
@@ -22,7 +24,7 @@ pub(crate) async fn request(
     let result = match ask(&filling, master, &bytes).await {
         Ok((body, skip)) => {
             filling.handle_head(run);
-            pour(&filling, run, body, skip).await
+            pour(&filling, run, master, body, skip).await
         }
         Err(why) => Err(why),
     };
@@ -35,14 +37,14 @@ pub(crate) async fn request(
 /// it come before the run's first block.
 pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
     let master = answer.master;
-    if let Err(why) = pour(&filling, run, answer.body, skip).await {
+    if let Err(why) = pour(&filling, run, master, answer.body, skip).await {
         filling.handle_failed(run, master, why);
     }
 }
 
 /// Asks for bytes on condition that they are of the same representation. Gives the body and how
 /// many bytes of it come before those asked for.
-async fn ask(
+pub(crate) async fn ask(
     filling: &Filling,
     master: MasterId,
     bytes: &Range<u64>,
@@ -59,6 +61,7 @@ async fn ask(
     let (project, target) = (&object.project, &object.target);
     let answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await?;
     let reply = answer.reply();
+    let status = reply.status;
     let same = same_representation(&object.head, object.rep.length(), &reply);
     let start = match (reply.status, ContentRange::of(reply.headers)) {
         (StatusCode::OK, _) if same => 0,
@@ -73,6 +76,7 @@ async fn ask(
         (status, _) => return Err(Failure::Status(status.as_u16())),
     };
     project.handle_ok(master);
+    filling.note_status(status);
     Ok((answer.body, bytes.start.saturating_sub(start)))
 }
 
@@ -80,6 +84,7 @@ async fn ask(
 async fn pour(
     filling: &Arc<Filling>,
     run: RunId,
+    master: MasterId,
     mut body: Reading,
     mut skip: u64,
 ) -> Result<(), Failure> {
@@ -93,8 +98,15 @@ async fn pour(
         skip = skip.saturating_sub(skipped);
         while !data.is_empty() {
             let Some(block) = put(filling, run, &mut data).await? else { continue };
-            if store(filling, run, block).await? != Next::Read {
-                return Ok(());
+            match store(filling, run, block).await {
+                Ok(Next::Read) => {}
+                Ok(Next::Done | Next::Cut) => return Ok(()),
+                Err(why) => {
+                    if why == Failure::Disk && filling.conditions.is_none() {
+                        filling.leave_rest(block, master, data, body);
+                    }
+                    return Err(why);
+                }
             }
         }
     }
@@ -129,7 +141,13 @@ async fn store(filling: &Arc<Filling>, run: RunId, block: u32) -> Result<Next, F
             Ok(filling.handle_stored(run, block))
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, target = filling.object.target.as_str(), "block not stored");
+            let (edge, object) = (&filling.edge, &filling.object);
+            edge.note_unstored(&object.project, &object.target, &error);
+            if let WriteError::Differs { .. } = error {
+                // Nobody can say which is right: no client gets bytes of both (E1).
+                edge.discard(object);
+                return Err(Failure::Changed);
+            }
             Err(Failure::Disk)
         }
         Err(_) => Err(Failure::Disk),

@@ -3,7 +3,7 @@
 //! Swapped whole when the node map changes; requests and fills keep the project they began with. A
 //! project that did not change keeps what is known of its masters' health.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fill::{Failure, MasterId, Masters};
@@ -31,8 +31,16 @@ pub(crate) struct Project {
     pub(crate) name: Name,
     pub(crate) masters: Vec<Endpoint>,
     definition: nodemap::Project,
-    standing: Mutex<Masters>,
+    standing: Mutex<Standing>,
     metrics: Metrics,
+}
+
+/// What is known of the masters' health.
+#[derive(Debug)]
+struct Standing {
+    masters: Masters,
+    /// Those that were logged as bad and not yet as good again.
+    bad: BTreeSet<MasterId>,
 }
 
 impl Project {
@@ -53,35 +61,62 @@ impl Project {
             .collect();
         Self {
             name: name.clone(),
-            standing: Mutex::new(Masters::new(masters.len())),
+            standing: Mutex::new(Standing {
+                masters: Masters::new(masters.len()),
+                bad: BTreeSet::new(),
+            }),
             masters,
             definition: definition.clone(),
             metrics: metrics.clone(),
         }
     }
 
-    fn standing(&self) -> MutexGuard<'_, Masters> {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whom to ask, given those already tried.
     pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<MasterId> {
-        self.standing().choose(now, tried)
+        self.standing().masters.choose(now, tried)
     }
 
     /// Whether the master is being skipped.
     pub(crate) fn is_skipped(&self, master: MasterId, now: Now) -> bool {
-        self.standing().is_skipped(master, now)
+        self.standing().masters.is_skipped(master, now)
     }
 
-    /// The master answered.
+    /// The master answered. Logged when it was bad before.
     pub(crate) fn handle_ok(&self, master: MasterId) {
-        self.standing().handle_ok(master);
+        let mut standing = self.standing();
+        standing.masters.handle_ok(master);
+        let is_change = standing.bad.remove(&master);
+        drop(standing);
+        if is_change {
+            let (project, master) = (self.name.as_str(), self.master_name(master));
+            tracing::info!(project, master, "a master is good again");
+        }
     }
 
-    /// The master failed: counted, logged, and perhaps skipped for a while.
+    /// The master failed: counted, and perhaps skipped for a while. Logged when it was good before.
     pub(crate) fn handle_failed(&self, master: MasterId, why: Failure, now: Now) {
-        self.standing().handle_failed(master, why, now);
+        let mut standing = self.standing();
+        standing.masters.handle_failed(master, why, now);
+        let is_change = standing.masters.is_skipped(master, now) && standing.bad.insert(master);
+        drop(standing);
+        if is_change {
+            let (project, name) = (self.name.as_str(), self.master_name(master));
+            let url = self.masters.get(master).map_or("-", |m| m.base.as_str());
+            let code = if let Failure::Status(code) = why { code } else { 0 };
+            let why = why.to_string();
+            tracing::warn!(
+                project,
+                master = name,
+                url,
+                why,
+                code,
+                "a master is bad: others are asked first until it answers well"
+            );
+        }
         let labels = [self.name.as_str(), self.master_name(master), &why.to_string()];
         self.metrics.counter(&edge::UPSTREAM_ERRORS, &labels).inc();
         tracing::debug!(project = labels[0], master = labels[1], kind = labels[2], "master failed");
@@ -96,7 +131,10 @@ impl Project {
     pub(crate) fn healthy(&self, now: Now) -> Vec<&Name> {
         let standing = self.standing();
         let names = self.masters.iter().enumerate();
-        names.filter(|(id, _)| !standing.is_skipped(*id, now)).map(|(_, m)| &m.name).collect()
+        names
+            .filter(|(id, _)| !standing.masters.is_skipped(*id, now))
+            .map(|(_, m)| &m.name)
+            .collect()
     }
 }
 
@@ -148,7 +186,80 @@ fn without_port(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::{Debug, Write};
+
+    use nodemap::Master;
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata};
+
     use super::*;
+
+    /// Keeps the lines that are logged.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<String>>>);
+
+    struct Line(String);
+
+    impl Visit for Line {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            write!(self.0, " {}={value:?}", field.name()).unwrap();
+        }
+    }
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() <= tracing::Level::INFO
+        }
+        fn event(&self, event: &Event<'_>) {
+            let mut line = Line(event.metadata().level().to_string());
+            event.record(&mut line);
+            self.0.lock().unwrap().push(line.0);
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn a_master_that_turns_bad_or_good_is_one_line_each() {
+        let master = Master { url: "http://m1.example/".to_owned(), host: None };
+        let definition = nodemap::Project {
+            name: "p.cdn.example".parse().unwrap(),
+            hosts: Vec::new(),
+            map: "default".parse().unwrap(),
+            ttl_s: 60,
+            all_down: Default::default(),
+            masters: [("m1".parse().unwrap(), master)].into(),
+        };
+        let project = Project::new(&"p".parse().unwrap(), &definition, &Metrics::new());
+        let lines = Lines::default();
+        let t = Now::default();
+        tracing::subscriber::with_default(lines.clone(), || {
+            project.handle_ok(0);
+            project.handle_failed(0, Failure::Status(404), t);
+            for failure in [Failure::Status(503), Failure::Connect, Failure::Connect] {
+                project.handle_failed(0, failure, t);
+            }
+            // Its skip is over, but nobody has found it good yet.
+            project.handle_failed(0, Failure::Connect, t.plus_ms(1_000_000));
+            project.handle_ok(0);
+            project.handle_ok(0);
+            project.handle_failed(0, Failure::ConnectTimeout, t);
+        });
+        let bad = |why, code| {
+            format!(
+                "WARN message=a master is bad: others are asked first until it answers well \
+                 project=\"p\" master=\"m1\" url=\"http://m1.example\" why=\"{why}\" code={code}"
+            )
+        };
+        let good = "INFO message=a master is good again project=\"p\" master=\"m1\"".to_owned();
+        assert_eq!(*lines.0.lock().unwrap(), [bad("status", 503), good, bad("connect-timeout", 0)]);
+    }
 
     #[test]
     fn ports_are_not_part_of_a_host() {

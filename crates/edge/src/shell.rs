@@ -1,6 +1,7 @@
 //! The role as a process runs it: listeners, the node map, the second's work, the end.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,14 +10,16 @@ use arc_swap::ArcSwap;
 use http_cache::{Identity, Policy};
 use rt::follow::Following;
 use rt::listen::{self, ListenError};
-use rt::metrics::{Gauge, edge as metric};
+use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
+use serve::disk::FsDisk;
 use serve::{Counters as Connections, Limits};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use crate::counters::Counters;
+use crate::complaints::Complaints;
+use crate::counters::{Counters, raise};
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::handler::Front;
@@ -66,13 +69,23 @@ pub async fn run(params: Params, node_map: Following, context: Context) -> Resul
 
 /// Opens the stores and binds the sockets.
 pub async fn bind(params: Params, node_map: Following, context: Context) -> Result<Bound, Error> {
+    bind_on(|folder| Arc::new(FsDisk::new(folder)), params, node_map, context).await
+}
+
+/// The same with disks of the caller's: each is made for the folder of a store.
+pub async fn bind_on(
+    disk_of: impl Fn(&Path) -> Arc<dyn store::Disk> + Send + 'static,
+    params: Params,
+    node_map: Following,
+    context: Context,
+) -> Result<Bound, Error> {
     let listeners =
         params.listen.iter().map(|a| listen::tcp(*a)).collect::<Result<Vec<_>, ListenError>>()?;
     if listeners.is_empty() {
         return Err(Error::NoListener);
     }
     let (disks, metrics) = (params.stores.clone(), context.metrics.clone());
-    let opening = tokio::task::spawn_blocking(move || Stores::open(&disks, &metrics));
+    let opening = tokio::task::spawn_blocking(move || Stores::open(&disks, disk_of, &metrics));
     let stores = opening.await.map_err(|_| Error::Interrupted)??;
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
@@ -89,6 +102,7 @@ pub async fn bind(params: Params, node_map: Following, context: Context) -> Resu
         buffers: Arc::new(Semaphore::new(buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS))),
         block_bytes,
         counters: Counters::new(&context.metrics),
+        complaints: Complaints::default(),
         shutdown: context.shutdown.clone(),
     });
     adopt_map(&edge, &mut node_map.clone(), &context.metrics);
@@ -113,6 +127,9 @@ impl Bound {
         background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges));
         let mut serving = JoinSet::new();
         for listener in listeners {
+            if let Ok(address) = listener.local_addr() {
+                tracing::info!(%address, "the edge serves clients");
+            }
             let front = Arc::new(Front(Arc::clone(&edge)));
             let (connections, shutdown) = (Arc::clone(&connections), context.shutdown.clone());
             serving.spawn(async move {
@@ -163,29 +180,31 @@ async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: Con
 
 struct ConnectionGauges {
     open: Gauge,
-    accepted: Gauge,
-    broken_off: Gauge,
-    malformed: Gauge,
+    accepted: Counter,
+    broken_off: Counter,
+    malformed: Counter,
 }
 
 impl ConnectionGauges {
     fn new(metrics: &Metrics) -> Self {
         Self {
             open: metrics.gauge(&metric::CONNECTIONS, &[]),
-            accepted: metrics.gauge(&metric::ACCEPTED, &[]),
-            broken_off: metrics.gauge(&metric::BROKEN_OFF, &[]),
-            malformed: metrics.gauge(&metric::MALFORMED, &[]),
+            accepted: metrics.counter(&metric::ACCEPTED, &[]),
+            broken_off: metrics.counter(&metric::BROKEN_OFF, &[]),
+            malformed: metrics.counter(&metric::MALFORMED, &[]),
         }
     }
 
     fn show(&self, connections: &Connections) {
-        let figure = |n: &std::sync::atomic::AtomicU64| {
-            i64::try_from(n.load(Ordering::Relaxed)).unwrap_or(i64::MAX)
-        };
-        self.open.set(figure(&connections.open));
-        self.accepted.set(figure(&connections.accepted));
-        self.broken_off.set(figure(&connections.broken_off));
-        self.malformed.set(figure(&connections.malformed));
+        let open = connections.open.load(Ordering::Relaxed);
+        self.open.set(i64::try_from(open).unwrap_or(i64::MAX));
+        for (counter, total) in [
+            (&self.accepted, &connections.accepted),
+            (&self.broken_off, &connections.broken_off),
+            (&self.malformed, &connections.malformed),
+        ] {
+            raise(counter, total.load(Ordering::Relaxed));
+        }
     }
 }
 

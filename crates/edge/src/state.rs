@@ -6,10 +6,11 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
 use http_cache::{Identity, Policy, StoredHead, Target, range_headers};
-use rt::Shutdown;
-use store::{Key, Representation, Store};
+use rt::{Shutdown, clock};
+use store::{Key, Representation, Store, WriteError};
 use tokio::sync::Semaphore;
 
+use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::filling::Fillings;
 use crate::flight::Flights;
@@ -33,6 +34,7 @@ pub(crate) struct Edge {
     pub(crate) buffers: Arc<Semaphore>,
     pub(crate) block_bytes: u32,
     pub(crate) counters: Counters,
+    pub(crate) complaints: Complaints,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -49,6 +51,21 @@ pub(crate) struct Object {
 }
 
 impl Edge {
+    /// Something of a project could not be stored: that costs hits, so operators should know.
+    pub(crate) fn note_unstored(&self, project: &Project, target: &Target, error: &WriteError) {
+        if let Some(more) = self.complaints.due(&project.name, "disk", clock::now()) {
+            let (error, target): (&dyn std::error::Error, _) = (error, target.as_str());
+            let project = project.name.as_str();
+            tracing::warn!(
+                project,
+                target,
+                error,
+                more,
+                "not stored; clients get it past the store"
+            );
+        }
+    }
+
     /// The held representation of a key. A miss is also what has a head that cannot be read, and
     /// what can never be finished: parts of it cannot be joined to further ones, and the answer
     /// that filled it has ended.

@@ -1,13 +1,13 @@
 //! The disks: each object lives on the one its key chooses.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rt::Metrics;
-use rt::metrics::{Gauge, edge};
-use serve::disk::FsDisk;
+use rt::metrics::{Counter, Gauge, edge};
 use store::{Key, Store};
 
+use crate::counters::raise;
 use crate::params::StoreParams;
 
 /// One disk.
@@ -15,7 +15,8 @@ use crate::params::StoreParams;
 struct Disk {
     path: PathBuf,
     store: Arc<Store>,
-    gauges: [Gauge; 6],
+    gauges: [Gauge; 3],
+    counters: [Counter; 3],
 }
 
 /// All disks, at least one.
@@ -43,9 +44,13 @@ pub enum StoresError {
 
 impl Stores {
     /// Opens all; blocks while each recovers what it holds.
-    pub(crate) fn open(params: &[StoreParams], metrics: &Metrics) -> Result<Self, StoresError> {
-        let mut disks =
-            params.iter().map(|p| Disk::open(p, metrics)).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn open(
+        params: &[StoreParams],
+        disk_of: impl Fn(&Path) -> Arc<dyn store::Disk>,
+        metrics: &Metrics,
+    ) -> Result<Self, StoresError> {
+        let open = |p: &StoreParams| Disk::open(p, disk_of(&p.path), metrics);
+        let mut disks = params.iter().map(open).collect::<Result<Vec<_>, _>>()?;
         if disks.is_empty() {
             return Err(StoresError::None);
         }
@@ -90,32 +95,41 @@ impl Stores {
 }
 
 impl Disk {
-    fn open(params: &StoreParams, metrics: &Metrics) -> Result<Self, StoresError> {
+    fn open(
+        params: &StoreParams,
+        disk: Arc<dyn store::Disk>,
+        metrics: &Metrics,
+    ) -> Result<Self, StoresError> {
         let StoreParams { path, size, block_bytes } = params.clone();
         let settings = store::Params { capacity: size, block_bytes };
-        let store = Store::open(Arc::new(FsDisk::new(&path)), settings)
+        let store = Store::open(disk, settings)
             .map_err(|source| StoresError::Open { path: path.clone(), source })?;
         let label = path.display().to_string();
-        let gauges = [
-            &edge::STORE_OBJECTS,
-            &edge::STORE_BYTES,
-            &edge::STORE_CAPACITY,
-            &edge::STORE_EVICTIONS,
-            &edge::STORE_CORRUPT,
-            &edge::STORE_WRITE_ERRORS,
-        ]
-        .map(|metric| metrics.gauge(metric, &[&label]));
-        let disk = Self { path, store: Arc::new(store), gauges };
+        let gauges = [&edge::STORE_OBJECTS, &edge::STORE_BYTES, &edge::STORE_CAPACITY]
+            .map(|metric| metrics.gauge(metric, &[&label]));
+        let counters = [&edge::STORE_EVICTIONS, &edge::STORE_CORRUPT, &edge::STORE_WRITE_ERRORS]
+            .map(|metric| metrics.counter(metric, &[&label]));
+        let disk = Self { path, store: Arc::new(store), gauges, counters };
         disk.show();
+        let usage = disk.store.usage();
+        tracing::info!(
+            store = label,
+            objects = usage.objects,
+            bytes = usage.bytes,
+            capacity = usage.capacity,
+            "a store is open"
+        );
         Ok(disk)
     }
 
     fn show(&self) {
         let u = self.store.usage();
-        let figures =
-            [u.objects, u.bytes, u.capacity, u.evictions, u.corrupt_blocks, u.write_errors];
-        for (gauge, figure) in self.gauges.iter().zip(figures) {
+        for (gauge, figure) in self.gauges.iter().zip([u.objects, u.bytes, u.capacity]) {
             gauge.set(i64::try_from(figure).unwrap_or(i64::MAX));
+        }
+        let totals = [u.evictions, u.corrupt_blocks, u.write_errors];
+        for (counter, total) in self.counters.iter().zip(totals) {
+            raise(counter, total);
         }
     }
 }

@@ -30,6 +30,7 @@ async fn a_stale_object_is_confirmed_with_its_validator() {
     edge.get("/a", &[]).await;
     let again = edge.get("/a", &[]).await;
     assert_same(&again.body, &body);
+    assert_eq!(again.header("cache-status"), "edge1; fwd=stale; fwd-status=304");
     let asked = master.asked();
     assert_eq!((asked.len(), asked[1].status), (2, 304));
     assert_eq!(asked[1].headers["if-none-match"], "\"a1\"");
@@ -38,6 +39,7 @@ async fn a_stale_object_is_confirmed_with_its_validator() {
     master.put("/a", stale(&changed, "a2"));
     let new = edge.get("/a", &[]).await;
     assert_eq!((new.status, new.header("etag")), (200, "\"a2\""));
+    assert_eq!(new.header("cache-status"), "edge1; fwd=stale; fwd-status=200; stored");
     assert_same(&new.body, &changed);
     assert_eq!(master.asked().len(), 3, "one answer told and brought it");
     edge.stop().await;
@@ -59,7 +61,35 @@ async fn an_error_never_replaces_what_is_held() {
         let reply = edge.get(&path, &[]).await;
         assert_eq!(reply.status, 200, "{status}");
         assert_same(&reply.body, &body);
-        assert!(reply.header("cache-status").contains("stale-on-error"), "{:?}", reply.headers);
+        let cache_status = reply.header("cache-status");
+        let begins = format!("edge1; fwd=stale; fwd-status={status}; ttl=");
+        assert!(cache_status.starts_with(&begins), "{cache_status}");
+        assert!(cache_status.ends_with("; detail=stale-on-error"), "{cache_status}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cache_status_says_what_the_master_said() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(20, LENGTH);
+    for path in ["/whole", "/part", "/broken"] {
+        master.put(path, Item::new(body.clone(), "a1"));
+    }
+    master.change("/broken", |item| item.errors = [500].into());
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    for (path, range, want) in [
+        ("/whole", None, "edge1; fwd=uri-miss; fwd-status=200; stored"),
+        ("/part", Some("Range: bytes=0-9"), "edge1; fwd=uri-miss; fwd-status=206; stored"),
+        ("/part", Some("Range: bytes=0-99999"), "edge1; fwd=partial; fwd-status=206; ttl=3600"),
+        ("/broken", None, "edge1; fwd=uri-miss; fwd-status=500; detail=error"),
+        ("/none", None, "edge1; fwd=uri-miss; fwd-status=404; detail=error"),
+        ("/none", None, "edge1; fwd=uri-miss; fwd-status=404; detail=error"),
+        ("/none", None, "edge1; hit; detail=negative"),
+    ] {
+        let fields: Vec<&str> = range.into_iter().collect();
+        let reply = edge.get(path, &fields).await;
+        assert_eq!(reply.header("cache-status").replace("3599", "3600"), want, "{path}");
     }
     edge.stop().await;
 }
@@ -190,6 +220,9 @@ async fn health_says_whether_to_come_here() {
     let path = "/.well-known/cacheboy/health";
     let before = client::fetch(edge.address, "GET", path, "any.example", &[]).await;
     assert_eq!((before.status, &before.body[..]), (503, &b"no node map yet\n"[..]));
+    let content = edge.get("/a", &[]).await;
+    assert_eq!((content.status, &content.body[..]), (503, &b"no node map yet\n"[..]));
+    assert_eq!(content.header("retry-after"), "5");
     edge.map.send_replace(Some(Arc::new(support::edge::node_map(9, &[]))));
     while edge.status()["edge"]["generation"] != 9 {
         tokio::task::yield_now().await;

@@ -37,6 +37,8 @@ pub enum NoCache {
     NoValidator,
     /// The length is not known beforehand.
     LengthUnknown,
+    /// The disk of the cache cannot take it now.
+    Disk,
 }
 
 impl NoCache {
@@ -53,6 +55,7 @@ impl NoCache {
             Self::Error => "error",
             Self::NoValidator => "no-validator",
             Self::LengthUnknown => "length-unknown",
+            Self::Disk => "disk",
         }
     }
 
@@ -69,7 +72,8 @@ impl NoCache {
             | Self::Status
             | Self::Error
             | Self::NoValidator
-            | Self::LengthUnknown => false,
+            | Self::LengthUnknown
+            | Self::Disk => false,
         }
     }
 }

@@ -52,6 +52,28 @@ pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
     }
 }
 
+fn params(dir: &Path, size: ByteCount) -> Params {
+    let block_bytes = u32::try_from(BLOCK).unwrap();
+    let store = StoreParams { path: dir.join("store"), size, block_bytes };
+    let mut params = Params::new(vec!["127.0.0.1:0".parse().unwrap()], vec![store]);
+    params.timeouts = Timeouts {
+        connect: Duration::from_millis(500),
+        first_byte: Duration::from_millis(1500),
+        between_bytes: Duration::from_secs(5),
+    };
+    params
+}
+
+fn context(dir: &Path) -> Context {
+    Context {
+        name: "edge1".parse().unwrap(),
+        state_dir: dir.to_owned(),
+        metrics: Metrics::new(),
+        status: StatusBoard::default(),
+        shutdown: Shutdown::default(),
+    }
+}
+
 impl Edge {
     /// An edge that keeps its blocks in `dir`.
     pub async fn start(dir: &Path, masters: &[&Origin]) -> Self {
@@ -71,26 +93,48 @@ impl Edge {
         size: ByteCount,
         fill_memory: ByteCount,
     ) -> Self {
-        let block_bytes = u32::try_from(BLOCK).unwrap();
-        let store = StoreParams { path: dir.join("store"), size, block_bytes };
-        let mut params = Params::new(vec!["127.0.0.1:0".parse().unwrap()], vec![store]);
+        let mut params = params(dir, size);
         params.fill_memory = fill_memory;
-        params.timeouts = Timeouts {
-            connect: Duration::from_millis(500),
-            first_byte: Duration::from_millis(1500),
-            between_bytes: Duration::from_secs(5),
-        };
-        let context = Context {
-            name: "edge1".parse().unwrap(),
-            state_dir: dir.to_owned(),
-            metrics: Metrics::new(),
-            status: StatusBoard::default(),
-            shutdown: Shutdown::default(),
-        };
+        let context = context(dir);
         let (map, following) = watch::channel(map.map(Arc::new));
         let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
+    /// An edge on a disk of the test's.
+    pub async fn on_disk(
+        dir: &Path,
+        map: Option<NodeMap>,
+        size: ByteCount,
+        disk: Arc<dyn store::Disk>,
+    ) -> Self {
+        let context = context(dir);
+        let (map, following) = watch::channel(map.map(Arc::new));
+        let disk_of = move |_: &Path| Arc::clone(&disk);
+        let bound = edge::bind_on(disk_of, params(dir, size), following, context.clone());
+        Self::serving(bound.await.unwrap(), map, context)
+    }
+
+    /// An edge that may not come up.
+    pub async fn try_start(dir: &Path, map: NodeMap) -> Result<Self, edge::Error> {
+        let context = context(dir);
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let bound = edge::bind(params(dir, ByteCount(1 << 30)), following, context.clone());
+        Ok(Self::serving(bound.await?, map, context))
+    }
+
+    fn serving(
+        bound: edge::Bound,
+        map: watch::Sender<Option<Arc<NodeMap>>>,
+        context: Context,
+    ) -> Self {
         let address = bound.addresses()[0];
         Self { address, map, context, task: tokio::spawn(bound.serve()) }
+    }
+
+    /// Block buffers of an edge with the usual memory.
+    pub fn buffers(&self) -> u64 {
+        edge::params::FILL_MEMORY_DEFAULT.0 / BLOCK as u64
     }
 
     /// Stops it and waits for its end.

@@ -7,12 +7,12 @@ super::metrics! {
         "Body bytes handed to clients.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []
         "Connections of clients open now.";
-    ACCEPTED: Gauge "cacheboy_edge_connections_accepted" []
-        "Connections of clients accepted since the start.";
-    BROKEN_OFF: Gauge "cacheboy_edge_responses_broken_off" []
-        "Responses broken off because their body could not go on, since the start.";
-    MALFORMED: Gauge "cacheboy_edge_connections_malformed" []
-        "Connections closed for a request that is not HTTP or too large, since the start.";
+    ACCEPTED: Counter "cacheboy_edge_connections_accepted_total" []
+        "Connections of clients accepted.";
+    BROKEN_OFF: Counter "cacheboy_edge_responses_broken_off_total" []
+        "Responses broken off because their body could not go on.";
+    MALFORMED: Counter "cacheboy_edge_connections_malformed_total" []
+        "Connections closed for a request that is not HTTP or too large.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]
         "Requests to masters.";
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]
@@ -23,6 +23,8 @@ super::metrics! {
         "Representations begun in the store.";
     FILLED: Counter "cacheboy_edge_filled_bytes_total" []
         "Bytes of blocks written to the store.";
+    PAST_STORE: Counter "cacheboy_edge_past_store_total" []
+        "Transfers that went on with bytes straight from a master because the store took no more.";
     IN_FLIGHT: Gauge "cacheboy_edge_upstream_in_flight" []
         "Fill requests to masters that hold a block buffer now.";
     STORE_OBJECTS: Gauge "cacheboy_edge_store_objects" ["store"]
@@ -31,10 +33,10 @@ super::metrics! {
         "Bytes taken on the disk, by store folder.";
     STORE_CAPACITY: Gauge "cacheboy_edge_store_capacity_bytes" ["store"]
         "Bytes the store may take, by store folder.";
-    STORE_EVICTIONS: Gauge "cacheboy_edge_store_evictions" ["store"]
-        "Objects evicted since the start, by store folder.";
-    STORE_CORRUPT: Gauge "cacheboy_edge_store_corrupt_blocks" ["store"]
-        "Blocks with a wrong checksum since the start, by store folder.";
-    STORE_WRITE_ERRORS: Gauge "cacheboy_edge_store_write_errors" ["store"]
-        "Failed writes since the start, by store folder.";
+    STORE_EVICTIONS: Counter "cacheboy_edge_store_evictions_total" ["store"]
+        "Objects evicted, by store folder.";
+    STORE_CORRUPT: Counter "cacheboy_edge_store_corrupt_blocks_total" ["store"]
+        "Blocks with a wrong checksum, by store folder.";
+    STORE_WRITE_ERRORS: Counter "cacheboy_edge_store_write_errors_total" ["store"]
+        "Failed writes, syncs and removals, by store folder.";
 }
