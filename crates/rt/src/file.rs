@@ -15,8 +15,9 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
     };
+    // Always the same name: what a killed process left is overwritten by the next one.
     let mut temporary = name.to_owned();
-    temporary.push(format!(".{}.tmp", std::process::id()));
+    temporary.push(".tmp");
     let temporary = folder.join(temporary);
     let written = (|| {
         let mut file = File::create(&temporary)?;
@@ -32,8 +33,12 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Reads a whole file of at most `max` bytes; a larger one is an error of kind `FileTooLarge`.
+/// Reads a whole file of at most `max` bytes; a larger one is an error of kind `FileTooLarge`, and
+/// what is no file (a pipe, a device) is one of kind `InvalidInput`: it might never end.
 pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
     let mut bytes = Vec::new();
     File::open(path)?.take(max.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
@@ -123,5 +128,7 @@ mod tests {
         assert_eq!(read_bounded(&path, 2).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         assert!(write_atomic(&dir.path().join("no/such/folder"), b"x").is_err());
+        let device = read_bounded(Path::new("/dev/zero"), 3).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
     }
 }

@@ -4,12 +4,13 @@
 //! ahead of its clock, keeps the last good map on disk and serves from it whatever happens to the
 //! publisher. A map that does not parse changes nothing.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
-use model::Name;
+use model::{Name, Now};
 use nodemap::NodeMap;
 use tokio::sync::watch;
 
@@ -32,6 +33,11 @@ const WAIT_S: u64 = 30;
 const RETRY: Duration = Duration::from_millis(500);
 /// How often a file is looked at.
 const FILE_POLL: Duration = Duration::from_millis(100);
+/// Shortest time from one poll that brought nothing new to the next: a source that does not hold
+/// polls, such as a plain HTTP cache, is not asked in a tight loop.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long a source may take while there is no map at all: another one may have it.
+const FIRST: Duration = Duration::from_secs(5);
 
 /// Where a node map comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +81,7 @@ pub fn start(params: FollowParams, context: &Context) -> Following {
         last_good,
         sender,
         error_shown: String::new(),
+        file_read: None,
     };
     follower.show_generation();
     let shutdown = context.shutdown.clone();
@@ -95,6 +102,14 @@ pub fn last_good_path(state_dir: &Path) -> PathBuf {
 fn load_last_good(path: &Path) -> Option<Arc<NodeMap>> {
     let bytes = file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).ok()?;
     match NodeMap::parse(&bytes) {
+        Ok(map) if is_ahead(map.generation) => {
+            tracing::warn!(
+                generation = map.generation,
+                "the last good node map is more than a day \
+                ahead of this host's clock and is not used: check the clock"
+            );
+            None
+        }
         Ok(map) => {
             tracing::info!(generation = map.generation, "node map from the last run");
             Some(Arc::new(map))
@@ -113,6 +128,29 @@ struct Follower {
     sender: watch::Sender<Option<Arc<NodeMap>>>,
     /// The last error logged: the same one again and again is counted, not logged.
     error_shown: String,
+    /// The file that was read last.
+    file_read: Option<FileStamp>,
+}
+
+/// What tells one content of a file from another, since files are replaced, not rewritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileStamp {
+    inode: u64,
+    length: u64,
+    changed: (i64, i64),
+}
+
+impl FileStamp {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let about = std::fs::metadata(path)?;
+        let changed = (about.ctime(), about.ctime_nsec());
+        Ok(Self { inode: about.ino(), length: about.len(), changed })
+    }
+}
+
+/// Whether a generation is too far ahead of this host's clock to be true.
+fn is_ahead(generation: u64) -> bool {
+    generation > clock::now().wall_ms.saturating_add(AHEAD_MS_MAX)
 }
 
 /// Why a poll brought nothing usable. The first word is the metric's label.
@@ -149,9 +187,16 @@ impl Follower {
             let mut answered = false;
             for source in sources {
                 // A source that answers is asked again at once; the next one only when it fails.
-                while let Ok(()) =
-                    self.poll(source).await.map_err(|error| self.note(source, &error))
-                {
+                loop {
+                    let begun = clock::now();
+                    match self.poll(source).await {
+                        Ok(true) => {}
+                        Ok(false) => self.rest(source, begun).await,
+                        Err(error) => {
+                            self.note(source, &error);
+                            break;
+                        }
+                    }
                     answered = true;
                 }
             }
@@ -161,18 +206,23 @@ impl Follower {
         }
     }
 
-    async fn poll(&mut self, source: &Source) -> Result<(), PollError> {
+    /// One poll; tells whether it brought a newer map.
+    async fn poll(&mut self, source: &Source) -> Result<bool, PollError> {
         let bytes = match source {
             Source::Http(url) => self.poll_http(url).await?,
-            Source::File(path) => self.poll_file(path).await?,
+            Source::File(path) => self.poll_file(path)?,
         };
-        if let Some(bytes) = bytes {
-            self.accept(&bytes)?;
-        }
+        let newer = bytes.map_or(Ok(false), |bytes| self.accept(&bytes))?;
         self.error_shown.clear();
         let confirmed = self.metrics.gauge(&host::NODE_MAP_CONFIRMED, &[]);
         confirmed.set(i64::try_from(clock::now().wall_s()).unwrap_or(i64::MAX));
-        Ok(())
+        Ok(newer)
+    }
+
+    /// Waits before a source that had nothing new is asked again.
+    async fn rest(&self, source: &Source, begun: Now) {
+        let took = Duration::from_nanos(clock::now().mono_ns.saturating_sub(begun.mono_ns));
+        tokio::time::sleep(pause(source, took)).await;
     }
 
     fn generation(&self) -> u64 {
@@ -191,7 +241,7 @@ impl Follower {
             url,
             connect_to: None,
             headers,
-            timeout: Duration::from_secs(WAIT_S + 10),
+            timeout: if generation == 0 { FIRST } else { Duration::from_secs(WAIT_S + 10) },
             body_bytes_max: NODE_MAP_BYTES_MAX,
         };
         let reply = client::get(ask).await.map_err(PollError::Fetch)?;
@@ -202,27 +252,29 @@ impl Follower {
         }
     }
 
-    async fn poll_file(&self, path: &Path) -> Result<Option<Vec<u8>>, PollError> {
-        // The first look is immediate; afterwards a change shows within FILE_POLL.
-        if self.generation() != 0 {
-            tokio::time::sleep(FILE_POLL).await;
+    /// The content of a file that is not the one read last.
+    fn poll_file(&mut self, path: &Path) -> Result<Option<Vec<u8>>, PollError> {
+        let stamp = FileStamp::of(path).map_err(PollError::Read)?;
+        if self.file_read == Some(stamp) {
+            return Ok(None);
         }
         let bytes = file::read_bounded(path, NODE_MAP_BYTES_MAX as u64).map_err(PollError::Read)?;
+        self.file_read = Some(stamp);
         Ok(Some(bytes))
     }
 
-    /// Takes a newer map over, and puts it on disk before anybody acts on it.
-    fn accept(&mut self, bytes: &[u8]) -> Result<(), PollError> {
+    /// Takes a newer map over, and puts it on disk before anybody acts on it; tells whether it did.
+    fn accept(&mut self, bytes: &[u8]) -> Result<bool, PollError> {
         let map = NodeMap::parse(bytes).map_err(PollError::Invalid)?;
         let (current, offered) = (self.generation(), map.generation);
         if offered == current {
-            return Ok(());
+            return Ok(false);
         }
         if offered < current {
             let why = "it is older than the one in use";
             return Err(PollError::Older(GenerationError { offered, why }));
         }
-        if offered > clock::now().wall_ms.saturating_add(AHEAD_MS_MAX) {
+        if is_ahead(offered) {
             let why = "it is more than a day ahead of this host's clock: check both clocks";
             return Err(PollError::Ahead(GenerationError { offered, why }));
         }
@@ -233,7 +285,7 @@ impl Follower {
         tracing::info!(generation = offered, publisher = map.publisher, "new node map");
         self.sender.send_replace(Some(Arc::new(map)));
         self.show_generation();
-        Ok(())
+        Ok(true)
     }
 
     fn show_generation(&self) {
@@ -264,6 +316,16 @@ impl Follower {
             self.error_shown = line;
         }
     }
+}
+
+/// The wait after a poll that took `took` and brought nothing new. A publisher that holds polls is
+/// asked again at once.
+fn pause(source: &Source, took: Duration) -> Duration {
+    let least = match source {
+        Source::Http(_) => QUIET,
+        Source::File(_) => FILE_POLL,
+    };
+    least.saturating_sub(took)
 }
 
 fn value(text: &str) -> HeaderValue {
@@ -359,6 +421,44 @@ mod tests {
 
         let again = start(params, &self::context(dir.path()));
         assert_eq!(again.borrow().as_ref().unwrap().generation, 6);
+    }
+
+    #[test]
+    fn a_source_that_does_not_hold_polls_is_asked_once_a_second() {
+        let http = Source::Http("http://a.example".parse().unwrap());
+        let ms = Duration::from_millis;
+        assert_eq!(pause(&http, ms(3)), ms(997));
+        assert_eq!(pause(&http, ms(30_000)), ms(0), "it held the poll");
+        assert_eq!(pause(&Source::File("map.json".into()), ms(1)), ms(99));
+    }
+
+    #[test]
+    fn a_file_is_read_again_only_when_it_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("map.json");
+        file::write_atomic(&path, &document(1)).unwrap();
+        let mut follower = Follower {
+            name: "dns1".parse().unwrap(),
+            metrics: Metrics::new(),
+            last_good: dir.path().join("last.json"),
+            sender: watch::Sender::new(None),
+            error_shown: String::new(),
+            file_read: None,
+        };
+        assert!(follower.poll_file(&path).unwrap().is_some());
+        assert!(follower.poll_file(&path).unwrap().is_none());
+        file::write_atomic(&path, &document(1)).unwrap();
+        assert!(follower.poll_file(&path).unwrap().is_some(), "replaced");
+    }
+
+    #[test]
+    fn a_last_good_map_from_the_future_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let ahead = clock::now().wall_ms + 2 * AHEAD_MS_MAX;
+        file::write_atomic(&last_good_path(dir.path()), &document(ahead)).unwrap();
+        assert!(load_last_good(&last_good_path(dir.path())).is_none());
+        file::write_atomic(&last_good_path(dir.path()), &document(7)).unwrap();
+        assert_eq!(load_last_good(&last_good_path(dir.path())).unwrap().generation, 7);
     }
 
     #[tokio::test]
