@@ -101,12 +101,21 @@ fn lookup_and_explain_work_without_a_network() {
 
 #[test]
 fn a_closed_pipe_ends_a_command_quietly() {
-    let mut child = cacheboy().args(["lookup", "87.128.0.1"]).stdout(Stdio::piped())
-        .stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = cacheboy()
+        .args(["lookup", "87.128.0.1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let ended = child.wait_with_output().unwrap();
     let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(!said.contains("panicked"), "{said}");
+    assert!(!said.contains("panicked") && !said.contains("cannot write"), "{said}");
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let full = cacheboy().args(["lookup", "87.128.0.1"]).stdout(full).output().unwrap();
+    assert_eq!(full.status.code(), Some(1));
+    let said = String::from_utf8(full.stderr).unwrap();
+    assert!(said.contains("cannot write to standard output"), "{said}");
 }
 
 #[test]

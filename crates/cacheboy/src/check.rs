@@ -14,6 +14,7 @@ use model::Name;
 use nodemap::{AdminMap, Finding, NodeMap};
 
 use crate::cli::CheckArgs;
+use crate::out::say;
 
 /// Nodes that a finding names at most.
 const NODES_SHOWN: usize = 12;
@@ -23,11 +24,11 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let mut clean = true;
     for (path, outcome) in args.paths.iter().zip(check_all(&args.paths)) {
         match outcome {
-            Ok(summary) => println!("{}: ok: {summary}", path.display()),
+            Ok(summary) => say!("{}: ok: {summary}", path.display())?,
             Err(findings) => {
                 clean = false;
                 for finding in findings {
-                    println!("{finding}");
+                    say!("{finding}")?;
                 }
             }
         }

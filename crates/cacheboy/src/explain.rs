@@ -15,11 +15,12 @@ use serde_json::json;
 use steer::{ClassTable, Steering};
 
 use crate::cli::ExplainArgs;
+use crate::out::say;
 use crate::{geo, roles};
 
 /// Prints every step from the address to the nodes.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
-    print!("{}", explanation(args)?);
+    say!("{}", explanation(args)?.trim_end())?;
     Ok(ExitCode::SUCCESS)
 }
 

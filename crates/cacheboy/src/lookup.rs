@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::cli::LookupArgs;
+use crate::out::say;
 use crate::{geo, roles};
 
 /// Prints location, network and the prefix they hold for.
@@ -17,15 +18,15 @@ pub(crate) fn run(args: &LookupArgs) -> Result<ExitCode> {
         let document = serde_json::json!({
             "format": 1, "address": args.address, "location": location, "as_name": as_name,
         });
-        println!("{document:#}");
+        say!("{document:#}")?;
         return Ok(ExitCode::SUCCESS);
     }
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
-    println!("address    {}", args.address);
-    println!("prefix     {}", location.prefix);
-    println!("country    {}", or_unknown(location.country.map(|c| c.to_string())));
-    println!("continent  {}", or_unknown(location.continent.map(|c| c.to_string())));
+    say!("address    {}", args.address)?;
+    say!("prefix     {}", location.prefix)?;
+    say!("country    {}", or_unknown(location.country.map(|c| c.to_string())))?;
+    say!("continent  {}", or_unknown(location.continent.map(|c| c.to_string())))?;
     let name = as_name.map(|name| format!(" {name}")).unwrap_or_default();
-    println!("network    {}", or_unknown(location.asn.map(|asn| format!("{asn}{name}"))));
+    say!("network    {}", or_unknown(location.asn.map(|asn| format!("{asn}{name}"))))?;
     Ok(ExitCode::SUCCESS)
 }

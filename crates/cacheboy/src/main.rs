@@ -9,6 +9,7 @@ mod demo;
 mod explain;
 mod geo;
 mod lookup;
+mod out;
 mod roles;
 
 use std::process::ExitCode;
@@ -17,6 +18,7 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 
 use cli::{Cli, Command};
+use out::OutError;
 use roles::Play;
 
 #[global_allocator]
@@ -27,7 +29,9 @@ fn main() -> ExitCode {
     match run(cli.command) {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("cacheboy: {error:#}");
+            if !error.downcast_ref::<OutError>().is_some_and(OutError::is_closed_pipe) {
+                eprintln!("cacheboy: {error:#}");
+            }
             ExitCode::FAILURE
         }
     }
@@ -45,14 +49,8 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Dns(args) => runtime()?.block_on(roles::run(&args, Play::Dns)),
         Command::Health(args) => runtime()?.block_on(roles::run(&args, Play::Health)),
         Command::Master(args) => runtime()?.block_on(roles::run(&args, Play::Master)),
-        Command::Check(args) => print(|| check::run(&args)),
-        Command::Explain(args) => print(|| explain::run(&args)),
-        Command::Lookup(args) => print(|| lookup::run(&args)),
+        Command::Check(args) => check::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Lookup(args) => lookup::run(&args),
     }
-}
-
-/// A command that only prints: it ends when nobody reads on (`| head`).
-fn print(command: impl FnOnce() -> Result<ExitCode>) -> Result<ExitCode> {
-    sys::process::end_when_nobody_reads();
-    command()
 }

@@ -13,14 +13,6 @@ pub fn end_with_parent() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets a closed pipe end this process quietly, as the shell's users expect of a command whose
-/// output they cut off; servers must not call it.
-pub fn end_when_nobody_reads() {
-    // SAFETY: the default action replaces no handler that anything relies on, and `signal` takes
-    // two integers.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-}
-
 /// Sends SIGTERM to the child `pid`, which the caller started and has not reaped yet.
 ///
 /// # Errors

@@ -213,12 +213,27 @@ pub(crate) fn host_named(name: &str) -> &'static Host {
 
 /// A TOML basic string.
 fn quoted(text: &str) -> String {
-    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+    let escaped = text.chars().map(|c| match c {
+        '\\' | '"' => format!("\\{c}"),
+        c if c.is_control() => format!("\\u{:04X}", u32::from(c)),
+        c => c.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_path_can_be_written_into_a_config() {
+        let dir = tempfile::tempdir().unwrap();
+        let layout = Layout { dir: dir.path().to_owned() };
+        let content = Path::new("/a \"b\"\\c\nd\u{7f}é");
+        layout.write(Some(content)).unwrap();
+        let master = config::load(&layout.config(host_named("master1"))).unwrap().master.unwrap();
+        assert_eq!(master.tree, content);
+    }
 
     #[test]
     fn every_file_of_the_demo_is_accepted_by_check() {

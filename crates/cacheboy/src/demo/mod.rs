@@ -19,6 +19,7 @@ use nodemap::NodeMap;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::DemoArgs;
+use crate::out::say;
 use layout::{HOST, HOSTS, Layout, NAME, Role, host_named};
 use network::Network;
 
@@ -46,9 +47,11 @@ pub(crate) async fn run(args: DemoArgs) -> Result<ExitCode> {
         (None, None) => bail!("no folder"),
     };
     let layout = Layout { dir };
+    // Before anything is written: the folder may be that of the demo that holds the addresses.
+    network::free_addresses()?;
     let items = prepare(&layout, args.content.as_deref())?;
     let begun = rt::clock::now();
-    let mut network = Network::start(layout).await?;
+    let mut network = Network::start(layout)?;
     let outcome = until_done(&mut network, &args, &items, begun).await;
     network.stop().await;
     if !matches!(outcome, Ok(ExitCode::SUCCESS)) {
@@ -81,6 +84,9 @@ fn prepare(layout: &Layout, content: Option<&Path>) -> Result<Vec<content::Item>
                     path.display(),
                     path.join(mirror::TREE_MARKER).display()
                 );
+            }
+            if path.to_str().is_none() {
+                bail!("--content {}: config files are UTF-8, and this path is not", path.display());
             }
             Some(path)
         }
@@ -157,18 +163,18 @@ async fn show(network: &Network, path: &str, ready_ms: u64, json: bool) -> Resul
         let document = serde_json::json!({
             "format": 1, "dir": dir, "ready_ms": ready_ms, "hosts": hosts,
         });
-        println!("{document:#}");
+        say!("{document:#}")?;
         return Ok(());
     }
     let seconds = ready_ms as f64 / 1e3;
-    println!("The network is up after {seconds:.1} s, in {}\n", dir.display());
-    println!("{:<12} {:<8} {:<18} {:<18} STATE", "NAME", "ROLE", "ADDRESS", "ADMIN");
+    say!("The network is up after {seconds:.1} s, in {}\n", dir.display())?;
+    say!("{:<12} {:<8} {:<18} {:<18} STATE", "NAME", "ROLE", "ADDRESS", "ADMIN")?;
     for host in &HOSTS {
         let (address, admin) = (host.address().to_string(), host.admin().to_string());
         let (role, state) = (host.role.word(), state(&map, host));
-        println!("{:<12} {role:<8} {address:<18} {admin:<18} {state}", host.name);
+        say!("{:<12} {role:<8} {address:<18} {admin:<18} {state}", host.name)?;
     }
-    print!("{}", lines_to_paste(&network.layout, path));
+    say!("{}", lines_to_paste(&network.layout, path).trim_end())?;
     Ok(())
 }
 

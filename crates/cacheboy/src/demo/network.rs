@@ -30,8 +30,7 @@ pub(crate) struct Network {
 
 impl Network {
     /// Starts every process; `ready` says when they serve.
-    pub(crate) async fn start(layout: Layout) -> Result<Self> {
-        free_addresses()?;
+    pub(crate) fn start(layout: Layout) -> Result<Self> {
         let mut network = Self { layout, running: Vec::new() };
         for host in &HOSTS {
             network.start_host(host)?;
@@ -146,8 +145,8 @@ impl Network {
     }
 }
 
-/// The error of the first address that somebody else holds.
-fn free_addresses() -> Result<()> {
+/// The error of the first address that somebody else holds. Needs a tokio runtime.
+pub(crate) fn free_addresses() -> Result<()> {
     for host in &HOSTS {
         let advice = "another demo may be running: stop it first";
         if host.role == Role::Dns {

@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 
 use super::content::Item;
 use super::network::Network;
+use crate::out::say;
 
 /// Figures of a step: name -> value, in the order they were put in.
 type Figures = Map<String, Value>;
@@ -37,8 +38,8 @@ pub(super) async fn run(
     json: bool,
 ) -> Result<ExitCode> {
     if !json {
-        println!("network ready after {:.2} s\n", ready_ms as f64 / 1e3);
-        println!("{:<4} {:<16} {:>6}  WHAT HELD", "", "STEP", "SECONDS");
+        say!("network ready after {:.2} s\n", ready_ms as f64 / 1e3)?;
+        say!("{:<4} {:<16} {:>6}  WHAT HELD", "", "STEP", "SECONDS")?;
     }
     let mut steps = Vec::new();
     macro_rules! step {
@@ -48,7 +49,7 @@ pub(super) async fn run(
             let ms = (rt::clock::now().mono_ns - begun.mono_ns) / 1_000_000;
             let step = Step { name: $name, claim: $claim, ms, outcome };
             if !json {
-                print(&step);
+                print(&step)?;
             }
             steps.push(step);
         }};
@@ -106,20 +107,20 @@ pub(super) async fn run(
     );
     let failed = steps.iter().filter(|step| step.outcome.is_err()).count();
     if json {
-        println!("{:#}", document(&steps, ready_ms, failed == 0));
+        say!("{:#}", document(&steps, ready_ms, failed == 0))?;
     } else if failed == 0 {
-        println!("\nall {} steps held", steps.len());
+        say!("\nall {} steps held", steps.len())?;
     } else {
-        println!("\n{failed} of {} steps FAILED", steps.len());
+        say!("\n{failed} of {} steps FAILED", steps.len())?;
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(step: &Step) {
+fn print(step: &Step) -> Result<()> {
     let seconds = step.ms as f64 / 1e3;
     match &step.outcome {
         Ok(figures) => {
-            println!("ok   {:<16} {seconds:>6.2}  {}", step.name, step.claim);
+            say!("ok   {:<16} {seconds:>6.2}  {}", step.name, step.claim)?;
             let figures: Vec<_> = figures
                 .iter()
                 .map(|(name, value)| match value {
@@ -127,13 +128,14 @@ fn print(step: &Step) {
                     other => format!("{name} {other}"),
                 })
                 .collect();
-            println!("{:<29}{}", "", figures.join(", "));
+            say!("{:<29}{}", "", figures.join(", "))?;
         }
         Err(error) => {
-            println!("FAIL {:<16} {seconds:>6.2}  {}", step.name, step.claim);
-            println!("{:<29}{error:#}", "");
+            say!("FAIL {:<16} {seconds:>6.2}  {}", step.name, step.claim)?;
+            say!("{:<29}{error:#}", "")?;
         }
     }
+    Ok(())
 }
 
 fn document(steps: &[Step], ready_ms: u64, ok: bool) -> Value {
