@@ -61,6 +61,15 @@ impl Slow {
     }
 }
 
+/// Opens at the end of a test, however that comes: nothing ends while a sync waits.
+struct OpensAtLast(Arc<Slow>);
+
+impl Drop for OpensAtLast {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 impl Disk for Slow {
     fn sync_all(&self) -> io::Result<()> {
         self.waiting.notify_one();
@@ -118,6 +127,7 @@ async fn many_objects_in_a_row_go_through_a_small_store_while_it_is_flushed() {
         opened: Condvar::new(),
         waiting: Notify::new(),
     });
+    let opens = OpensAtLast(Arc::clone(&slow));
     let bodies: Vec<_> = (0..8).map(|n| content(n, LENGTH)).collect();
     for (n, body) in bodies.iter().enumerate() {
         master.put(&format!("/{n}"), Item::new(body.clone(), "a1"));
@@ -138,7 +148,7 @@ async fn many_objects_in_a_row_go_through_a_small_store_while_it_is_flushed() {
     }
     assert_eq!(metric(&edge, "cacheboy_edge_past_store_total"), 0);
     assert_eq!(metric(&edge, "cacheboy_edge_responses_broken_off_total"), 0);
-    slow.open();
+    drop(opens);
     edge.stop().await;
 }
 
