@@ -10,7 +10,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use fill::{Failure, Geometry, MasterId};
+use fill::{Failure, Geometry, MasterId, RunId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_cache::errors::{Meaning, may_replace, meaning};
 use http_cache::hygiene::fill_request;
@@ -20,9 +20,9 @@ use http_cache::{
     revalidation_headers, same_representation, storable,
 };
 use rt::clock;
-use store::{Key, Representation};
+use store::Key;
 
-use crate::filling::{DISK_TROUBLE_MS, Filling};
+use crate::filling::{DISK_TROUBLE_MS, Filling, Reader};
 use crate::flight::{How, Outcome, Payload};
 use crate::pour;
 use crate::project::Project;
@@ -264,21 +264,18 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
     {
         let object = renewed(edge, held, head);
         edge.memos.clear(&ask.key);
-        return begin(edge, object, answer, part, How::Revalidated);
+        let from = (answer.master, reply.status);
+        return Begun::new(edge, object, from, part).go(answer, How::Revalidated);
     }
     if part != (0..length) && range_headers(&head).is_none() {
         // A part that no other part may be joined to is for its requester alone.
         return refuse(edge, ask, question, answer, NoCache::NoValidator);
     }
-    match create(edge, ask, &head, length).await {
-        Some(rep) => {
-            edge.memos.clear(&ask.key);
+    match create(edge, ask, head, length, (answer.master, reply.status), part).await {
+        Some(begun) => {
             edge.counters.fills.inc();
-            let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
-            let head_bytes = rep.head();
-            let object = Object { project, target, key: ask.key, rep, head, head_bytes };
             let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
-            begin(edge, Arc::new(object), answer, part, how)
+            begun.go(answer, how)
         }
         None => {
             let answered = refuse(edge, ask, question, answer, NoCache::Disk);
@@ -305,15 +302,29 @@ fn extent_of(answer: &Answer) -> Option<(u64, Range<u64>)> {
     }
 }
 
+/// Makes a representation that the answer `from` a master begins. Its fill is there before anybody
+/// can find it: who found it first would ask for the blocks that are coming in (E2).
 async fn create(
-    edge: &Edge,
+    edge: &Arc<Edge>,
     ask: &Ask,
-    head: &StoredHead,
+    head: StoredHead,
     length: u64,
-) -> Option<Arc<Representation>> {
-    let (store, key, head) = (Arc::clone(edge.store(&ask.key)), ask.key, head.to_bytes());
-    match tokio::task::spawn_blocking(move || store.create(key, head, length)).await {
-        Ok(Ok(rep)) => Some(rep),
+    from: (MasterId, StatusCode),
+    part: Range<u64>,
+) -> Option<Begun> {
+    let (store, key, head_bytes) = (Arc::clone(edge.store(&ask.key)), ask.key, head.to_bytes());
+    let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
+    let filler = Arc::clone(edge);
+    let creation = tokio::task::spawn_blocking(move || {
+        store.create_with(key, head_bytes.clone(), length, |rep| {
+            let rep = Arc::clone(rep);
+            let object = Object { project, target, key, rep, head, head_bytes };
+            filler.memos.clear(&key);
+            Begun::new(&filler, Arc::new(object), from, part)
+        })
+    });
+    match creation.await {
+        Ok(Ok((_, begun))) => Some(begun),
         Ok(Err(error)) => {
             edge.note_unstored(&ask.project, &ask.target, &error);
             None
@@ -322,26 +333,45 @@ async fn create(
     }
 }
 
-/// Fills the object from the answer that is coming in.
-fn begin(
-    edge: &Arc<Edge>,
+/// An object whose fill has taken over an answer that is coming in.
+struct Begun {
     object: Arc<Object>,
-    answer: Answer,
-    part: Range<u64>,
-    how: How,
-) -> Answered {
-    let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
-    let blocks = geometry.inside(part.clone());
-    let status = answer.parts.status;
-    let filling = Filling::of(edge, &object, Some(answer.master));
-    filling.note_status(status);
-    let reader = filling.reader();
-    let skip = geometry.start_of(blocks.start).saturating_sub(part.start);
-    let payload = filling.adopt(answer.master, blocks, &reader).map(|run| {
-        tokio::spawn(pour::adopted(Arc::clone(&filling), run, answer, skip));
-        Payload::Reader(reader)
-    });
-    (Outcome::Ready(object, how, Some(status)), payload)
+    filling: Arc<Filling>,
+    reader: Reader,
+    /// `None`: the answer is of no use to the fill.
+    run: Option<RunId>,
+    /// Bytes of the answer before the run's first block.
+    skip: u64,
+}
+
+impl Begun {
+    /// `part`: which bytes of the object the answer brings.
+    fn new(
+        edge: &Arc<Edge>,
+        object: Arc<Object>,
+        (master, status): (MasterId, StatusCode),
+        part: Range<u64>,
+    ) -> Self {
+        let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
+        let blocks = geometry.inside(part.clone());
+        let filling = Filling::of(edge, &object, Some(master));
+        filling.note_status(status);
+        let reader = filling.reader();
+        let skip = geometry.start_of(blocks.start).saturating_sub(part.start);
+        let run = filling.adopt(master, blocks, &reader);
+        Self { object, filling, reader, run, skip }
+    }
+
+    /// Lets the bytes come in.
+    fn go(self, answer: Answer, how: How) -> Answered {
+        let Self { object, filling, reader, run, skip } = self;
+        let status = Some(answer.parts.status);
+        let payload = run.map(|run| {
+            tokio::spawn(pour::adopted(filling, run, answer, skip));
+            Payload::Reader(reader)
+        });
+        (Outcome::Ready(object, how, status), payload)
+    }
 }
 
 /// An answer that is not kept: for its requester alone.

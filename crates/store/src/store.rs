@@ -71,6 +71,18 @@ impl Store {
         head: Bytes,
         length: u64,
     ) -> Result<Arc<Representation>, WriteError> {
+        self.create_with(key, head, length, |_| ()).map(|(rep, ())| rep)
+    }
+
+    /// The same, with something that is done once it is sure to be made and before anybody else can
+    /// find it. Blocks.
+    pub fn create_with<T>(
+        &self,
+        key: Key,
+        head: Bytes,
+        length: u64,
+        first: impl FnOnce(&Arc<Representation>) -> T,
+    ) -> Result<(Arc<Representation>, T), WriteError> {
         check_head(&head)?;
         let capacity = self.shared.capacity;
         let room = room_bytes(length, self.block_bytes, head.len());
@@ -92,13 +104,14 @@ impl Store {
         self.shared.note_renamed();
         let shared = Arc::clone(&self.shared);
         let rep = Representation::create(shared, place, head, length, self.block_bytes, file);
+        let done = first(&rep);
         let former = self.shared.index_mut().insert(Arc::clone(&rep));
         self.retire(former);
         if length == 0 {
             // Complete from the start: no block will ever mark it.
             rep.mark_dirty();
         }
-        Ok(rep)
+        Ok((rep, done))
     }
 
     /// Replaces the head of a representation (after a 304); body and length stay. Never touches

@@ -490,6 +490,21 @@ fn the_newer_of_two_whole_representations_wins() {
 }
 
 #[test]
+fn what_is_to_come_first_comes_before_anybody_finds_it() {
+    let bench = Bench::new(100);
+    let store = bench.open();
+    let old = fill(&store, A, &body(1, BLOCK));
+    let first = |new: &Arc<Representation>| {
+        (new.length(), store.get(&A).is_some_and(|found| Arc::ptr_eq(&found, &old)))
+    };
+    let (new, done) = store.create_with(A, Bytes::new(), 5, first).unwrap();
+    assert_eq!(done, (5, true));
+    assert!(Arc::ptr_eq(&store.get(&A).unwrap(), &new));
+    let refused = store.create_with(B, Bytes::new(), u64::MAX, |_| panic!("not made"));
+    assert!(matches!(refused, Err(WriteError::TooLarge { .. })));
+}
+
+#[test]
 fn a_second_store_on_a_disk_is_refused_and_disturbs_nothing() {
     let bench = Bench::new(100);
     let store = bench.open();
