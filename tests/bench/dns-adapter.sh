@@ -37,7 +37,7 @@ document = {
             "soa": {"contact": "host." + m["zone"], "negative_ttl_s": 60},
             "ttl_s": 3600,
             "hosts": {"ns1." + m["zone"]: ["127.0.0.1"]},
-            "txt": {"big." + m["zone"]: ["x" * 250] * 9}}},
+            "txt": {"big." + m["zone"]: ["x" * 250 * 9]}}},
         "projects": {"videolan": {
             "name": m["name"], "hosts": ["download.videolan.example"], "map": "world",
             "ttl_s": m["ttl"], "all_down": "last-good",

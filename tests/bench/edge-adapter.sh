@@ -18,12 +18,16 @@ write_config() {
 {
   "format": 1, "generation": $(date +%s%3N), "publisher": "bench",
   "map": {
-    "sites": {}, "nodes": {}, "pools": {"all": {}}, "maps": {"default": {"default": ["all"]}},
-    "zones": {},
+    "sites": {"here": {}},
+    "nodes": {"bench-edge": {"site": "here", "addresses": ["127.0.0.1"]}},
+    "pools": {"all": {"bench-edge": 1}}, "maps": {"default": {"default": ["all"]}},
+    "zones": {"example": {
+      "ns": ["ns1.dns.example"], "ttl_s": 3600,
+      "soa": {"contact": "noc.example", "negative_ttl_s": 60}}},
     "projects": {"bench": {
       "name": "bench.example", "hosts": ["*"], "map": "default", "ttl_s": 60,
       "all_down": "last-good", "masters": {"origin": {"url": "http://$origin"}}}}},
-  "states": {}
+  "states": {"bench-edge": {"v4": {"state": "up", "reason": "bench", "since_ms": 0}}}
 }
 JSON
   cat > "$run/edge.toml" <<TOML

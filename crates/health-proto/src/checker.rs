@@ -35,7 +35,7 @@
 //! - what to do next: [`Checker::poll_due`], [`Checker::poll_publish`], [`Checker::poll_timeout`];
 //!   to be asked after each of the above and when the timeout is reached;
 //! - getters: [`Checker::overview`], [`Checker::map`], [`Checker::is_holding`],
-//!   [`Checker::readers`];
+//!   [`Checker::readers`], [`Checker::take_disbelieved`];
 //! - commands: none yet.
 
 use std::collections::BTreeMap;
@@ -44,7 +44,7 @@ use std::net::IpAddr;
 use model::{Dice, Family, Name, NodeState, Now, State};
 use nodemap::{AdminMap, NodeMap, NodeStates};
 
-use crate::generation::Generation;
+use crate::generation::{Disbelieved, Generation};
 use crate::overview::{AddressView, FamilyView, Overview, ReaderView};
 use crate::probe::{Probe, ProbeResult, Target, Tracked};
 
@@ -311,7 +311,7 @@ impl Checker {
 
     /// Notes that reader `name` polled and runs `generation`. When that is newer than ours (this
     /// publisher lost its memory, or its clock went back), a map above it is due at once; a
-    /// generation more than a day ahead of the clock is shown but not followed.
+    /// generation a day or more ahead of the clock is shown but not followed.
     ///
     /// Gives whether a new map is due for this reader's sake.
     pub fn handle_reader(&mut self, now: Now, name: Name, generation: u64) -> bool {
@@ -352,7 +352,14 @@ impl Checker {
         Probe { id, target }
     }
 
-    /// The node map to publish now, if one is due. Its generation is above every one before it.
+    /// What the last publication did not believe, to be told to people: a map of ours that was
+    /// numbered so far ahead of the clock that nobody took it.
+    pub fn take_disbelieved(&mut self) -> Option<Disbelieved> {
+        self.generation.take_disbelieved()
+    }
+
+    /// The node map to publish now, if one is due. Its generation is above every one before it that
+    /// readers can have taken; see [`Checker::take_disbelieved`].
     pub fn poll_publish(&mut self, now: Now) -> Option<NodeMap> {
         self.publish_ns.take_if(|due_ns| *due_ns <= now.mono_ns)?;
         let mut states: BTreeMap<Name, NodeStates> =
@@ -425,6 +432,7 @@ impl Checker {
             probes_in_flight: self.in_flight.len(),
             nodes,
             readers: readers.collect(),
+            readers_left_out: self.generation.left_out(),
         }
     }
 

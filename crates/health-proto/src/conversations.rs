@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use model::{Dice, Now};
+use nodemap::testing::admin_map;
 use nodemap::{AdminMap, NodeMap};
 
 use crate::probe::{Failure, Passed, Probe, ProbeResult};
-use crate::tests::{START, admin_map, name};
+use crate::tests::{START, name};
 use crate::{Checker, Params};
 
 fn folder() -> PathBuf {

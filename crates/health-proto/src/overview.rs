@@ -22,6 +22,9 @@ pub struct Overview {
     pub nodes: BTreeMap<Name, BTreeMap<Family, FamilyView>>,
     /// Who follows the node map.
     pub readers: BTreeMap<Name, ReaderView>,
+    /// Polls under names for which there was no room among the readers.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub readers_left_out: u64,
 }
 
 /// A node in one family.
@@ -65,8 +68,12 @@ pub struct ReaderView {
     pub generation: u64,
     /// How long ago it polled, milliseconds.
     pub last_poll_age_ms: u64,
-    /// Its generation is more than a day ahead of our clock, so it refuses what we publish: one of
+    /// Its generation is a day or more ahead of our clock, so it refuses what we publish: one of
     /// the two clocks is wrong.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ahead: bool,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

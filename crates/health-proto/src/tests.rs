@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use model::{Dice, Family, Name, Now, State};
-use nodemap::{AdminMap, Node, NodeMap, Site};
+use nodemap::testing::admin_map;
+use nodemap::{AdminMap, NodeMap};
 use proptest::prelude::*;
 
 use crate::probe::{Failure, Passed, ProbeResult, Target};
@@ -14,24 +15,6 @@ pub(crate) const START: Now = Now { mono_ns: 7_000_000_000, wall_ms: 1_800_000_0
 
 pub(crate) fn name(text: &str) -> Name {
     text.parse().unwrap()
-}
-
-/// An admin map of these nodes, all at one site.
-pub(crate) fn admin_map(nodes: &[(&str, &[&str])]) -> AdminMap {
-    let node = |addresses: &[&str]| Node {
-        site: name("here"),
-        country: None,
-        asn: None,
-        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-        capacity: None,
-        sponsor: None,
-        drain: None,
-    };
-    AdminMap {
-        sites: BTreeMap::from([(name("here"), Site::default())]),
-        nodes: nodes.iter().map(|(n, addresses)| (name(n), node(addresses))).collect(),
-        ..AdminMap::default()
-    }
 }
 
 fn many(count: usize) -> AdminMap {

@@ -1,12 +1,13 @@
 //! The admin map: what people edit in `maps/*.toml`.
 //!
-//! [`load_dir`] or [`load`] (text in, no I/O) read a folder of files into one [`AdminMap`], or give
+//! [`load_dir`] (in `folder`) or [`load`] (text in, no I/O) read a folder of files into one [`AdminMap`], or give
 //! all that is wrong with it; [`AdminMap::print`] writes one back; [`diff`] says what changed.
 //! `schema` has the keys, `check` the rules that hold between entries. What a map means for a
 //! client is none of this room's business: see `steer`.
 
 mod check;
 mod entries;
+mod folder;
 mod load;
 mod master;
 pub mod schema;
@@ -17,9 +18,10 @@ use std::net::IpAddr;
 use model::{Asn, Continent, CountryCode, Family, HostName, Name, Rate};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use check::references;
+pub(crate) use check::{references, zone_of};
 pub use entries::diff;
-pub use load::{FILE_BYTES_MAX, is_admin_map, load, load_dir};
+pub use folder::{FILE_BYTES_MAX, load_dir};
+pub use load::{is_admin_map, load};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -109,7 +111,7 @@ pub struct Zone {
     /// Fixed addresses of names in the zone (`[zone."NAME".host]`), such as its name servers.
     #[serde(default)]
     pub hosts: BTreeMap<HostName, Vec<IpAddr>>,
-    /// TXT records of names in the zone (`[zone."NAME".txt]`), one string list a name.
+    /// TXT records of names in the zone (`[zone."NAME".txt]`): each text is a record of its own.
     #[serde(default)]
     pub txt: BTreeMap<HostName, Vec<String>>,
 }

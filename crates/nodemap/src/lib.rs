@@ -10,6 +10,8 @@
 pub mod admin;
 pub mod finding;
 pub mod published;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod toml_read;
 mod words;
 

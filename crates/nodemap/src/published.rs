@@ -6,7 +6,8 @@ use model::{Family, Name, NodeState};
 use serde::{Deserialize, Serialize};
 
 use crate::AdminMap;
-use crate::admin::references;
+use crate::admin::schema::limits;
+use crate::admin::{references, zone_of};
 
 /// The document version this code writes and reads.
 pub const FORMAT: u32 = 1;
@@ -29,9 +30,10 @@ pub struct NodeMap {
 }
 
 impl NodeMap {
-    /// Reads a published document and checks that it can be served from: a known format, every name
-    /// that is used is defined, every list that is asked for an element has one, every node has a
-    /// state in each family where it has addresses.
+    /// Reads a published document and checks that it can be served from: a known format; a node, a
+    /// zone and a project at least; every name that is used is defined, and every project's lies in
+    /// a zone; every list that is asked for an element has one; no number is above what a person
+    /// could have written; every node has a state in each family where it has addresses.
     ///
     /// # Errors
     /// The first reason to refuse it.
@@ -65,24 +67,79 @@ impl NodeMap {
         if self.format != FORMAT {
             return Some(format!("format {} was never written", self.format));
         }
+        if let Some(kind) = self.hole() {
+            return Some(format!("it has no {kind}, so nobody could be served from it"));
+        }
         if let Some(fault) = references(&self.map, &BTreeSet::new()).first() {
             return Some(format!("{}: {}", fault.path, fault.problem));
         }
-        self.empty_list().or_else(|| self.wrong_state())
+        self.empty_list()
+            .or_else(|| self.outside_all_zones())
+            .or_else(|| self.out_of_range())
+            .or_else(|| self.wrong_state())
+    }
+
+    /// What a map cannot do without, and does. Such a one is nobody's intent, and a reader that took
+    /// it would stop to serve.
+    fn hole(&self) -> Option<&'static str> {
+        let AdminMap { nodes, zones, projects, .. } = &self.map;
+        let kinds = [
+            ("node", nodes.is_empty()),
+            ("zone", zones.is_empty()),
+            ("project", projects.is_empty()),
+        ];
+        kinds.into_iter().find(|(_, empty)| *empty).map(|(kind, _)| kind)
+    }
+
+    /// A project that no name server would answer for.
+    fn outside_all_zones(&self) -> Option<String> {
+        let mut projects = self.map.projects.iter();
+        let (name, project) =
+            projects.find(|(_, project)| zone_of(&self.map, &project.name).is_none())?;
+        Some(format!("project.{name}.name: {} lies in none of its zones", project.name))
+    }
+
+    /// Numbers beyond what admin maps allow: the largest TTLs are none at all (RFC 2181 section 8).
+    fn out_of_range(&self) -> Option<String> {
+        let AdminMap { pools, zones, projects, .. } = &self.map;
+        let ttl_max = *limits::TTL_S.end();
+        let of_zones = zones.iter().flat_map(|(apex, zone)| {
+            [
+                (format!("zone.{apex}.ttl_s"), zone.ttl_s, ttl_max),
+                (
+                    format!("zone.{apex}.soa.negative_ttl_s"),
+                    zone.soa.negative_ttl_s,
+                    limits::NEGATIVE_TTL_S,
+                ),
+            ]
+        });
+        let of_projects = projects
+            .iter()
+            .map(|(name, project)| (format!("project.{name}.ttl_s"), project.ttl_s, ttl_max));
+        let of_pools = pools.iter().flat_map(|(pool, nodes)| {
+            nodes
+                .iter()
+                .map(move |(node, weight)| (format!("pool.{pool}.{node}"), *weight, limits::WEIGHT))
+        });
+        let (key, value, max) =
+            of_zones.chain(of_projects).chain(of_pools).find(|(_, value, max)| value > max)?;
+        Some(format!("{key} is {value}, more than {max}"))
     }
 
     fn empty_list(&self) -> Option<String> {
-        let AdminMap { nodes, maps, projects, .. } = &self.map;
+        let AdminMap { nodes, maps, zones, projects, .. } = &self.map;
         let nodes = nodes.iter().filter(|(_, node)| node.addresses.is_empty());
         let maps = maps.iter().filter(|(_, map)| {
             let by_evidence = map.continent.values().chain(map.country.values());
             let mut lists = by_evidence.chain(map.asn.values()).chain([&map.default]);
             lists.any(Vec::is_empty)
         });
+        let zones = zones.iter().filter(|(_, zone)| zone.ns.is_empty());
         let projects = projects.iter().filter(|(_, project)| project.masters.is_empty());
         nodes
             .map(|(name, _)| format!("node.{name} has no addresses"))
             .chain(maps.map(|(name, _)| format!("map.{name} has an empty list of pools")))
+            .chain(zones.map(|(apex, _)| format!("zone.{apex} has no name servers")))
             .chain(projects.map(|(name, _)| format!("project.{name} has no masters")))
             .next()
     }

@@ -77,11 +77,42 @@ fn a_folder_that_cannot_be_read_or_holds_nothing_is_a_finding() {
             dir.path().display()
         )]
     );
-    std::fs::write(dir.path().join("a.toml"), [0xff, 0xfe]).unwrap();
+}
+
+#[test]
+fn what_is_no_text_or_no_file_is_a_finding_that_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::write(at("a.toml"), "# fine\n[site.x] # Sm\u{e5}land").unwrap();
+    std::fs::write(at("b.toml"), b"# fine\n[site.y] # Sm\xe5land\n").unwrap();
+    std::fs::write(at("c.toml"), [0xff, 0xfe]).unwrap();
+    // A write would wait for its reader for ever, and a reader for its writer.
+    assert!(std::process::Command::new("mkfifo").arg(at("d.toml")).status().unwrap().success());
+    std::os::unix::fs::symlink("/dev/zero", at("e.toml")).unwrap();
+    std::fs::create_dir(at("f.toml")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("g.toml")).unwrap();
+    let large = std::fs::File::create(at("h.toml")).unwrap();
+    large.set_len(admin::FILE_BYTES_MAX + 1).unwrap();
+    let folder = format!("{}/", dir.path().display());
     let findings = admin::load_dir(dir.path()).unwrap_err();
-    assert_eq!(findings.len(), 1);
-    assert_eq!(findings[0].file, dir.path().join("a.toml"));
-    assert!(findings[0].problem.contains("UTF-8"), "{}", findings[0]);
+    let found: Vec<String> =
+        findings.iter().map(|finding| finding.to_string().replacen(&folder, "", 1)).collect();
+    let no_text = "save it as UTF-8 (iconv -f ISO-8859-1 -t UTF-8 turns Latin-1 into it)";
+    let no_file = "keep only files with maps under names that end in .toml";
+    assert_eq!(
+        found,
+        [
+            format!("b.toml:2: is not UTF-8 text: byte 0xe5: {no_text}"),
+            format!("c.toml:1: is not UTF-8 text: byte 0xff: {no_text}"),
+            format!("d.toml: is a named pipe, not a file: {no_file}"),
+            format!("e.toml: is a device, not a file: {no_file}"),
+            format!("f.toml: is a folder, not a file: {no_file}"),
+            format!("g.toml: is a socket, not a file: {no_file}"),
+            "h.toml: has more than the 16777216 bytes that a map file may have: split it into \
+             several files"
+                .to_owned(),
+        ]
+    );
 }
 
 /// While files are being replaced one by one, some of them are missing for a moment.

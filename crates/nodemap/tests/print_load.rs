@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use model::{Asn, Continent, CountryCode, Family, Name, NodeState, Rate, State};
+use model::{Asn, Continent, CountryCode, Name, Rate};
 use nodemap::admin::{self, AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa};
-use nodemap::published::{FORMAT, NodeMap, NodeStates, ParseError};
+use nodemap::published::{NodeMap, NodeStates, ParseError};
 use nodemap::{SteeringMap, Zone};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
@@ -91,8 +91,9 @@ fn zone(index: usize) -> impl Strategy<Value = Zone> {
     let below = move |label: &str| format!("{label}.{apex}").parse().unwrap();
     let address = any::<[u8; 4]>().prop_map(|[_, b, c, d]| IpAddr::V4(Ipv4Addr::new(10, b, c, d)));
     let hosts = btree_map("h[0-9]{1,2}", vec(address, 1..2), 0..3);
-    let text = any::<String>().prop_filter("fits a TXT string", |t| t.len() <= 255);
-    let txt = btree_map("_?t[0-9]{1,2}", vec(text, 1..3), 0..3);
+    let text = any::<String>().prop_filter("fits a TXT record", |t| t.len() <= 4000);
+    let texts = btree_set(text, 1..3).prop_map(|texts| texts.into_iter().collect::<Vec<_>>());
+    let txt = btree_map("_?t[0-9]{1,2}", texts, 0..3);
     (hosts, txt, 5..=86_400u32, 0..=10_800u32).prop_map(
         move |(hosts, txt, ttl_s, negative_ttl_s)| Zone {
             ns: vec!["ns1.example.net".parse().unwrap(), "ns2.example.net".parse().unwrap()],
@@ -186,14 +187,7 @@ fn load(text: &str) -> Result<AdminMap, Vec<nodemap::Finding>> {
 
 /// A node map of `map` in which every node is up.
 fn published(map: AdminMap) -> NodeMap {
-    let up = || NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
-    let state = |node: &Node, family| node.addresses_of(family).next().map(|_| up());
-    let states = map.nodes.iter().map(|(name, node)| {
-        let v4 = state(node, Family::V4);
-        (name.clone(), NodeStates { v4, v6: state(node, Family::V6) })
-    });
-    let states = states.collect();
-    NodeMap { format: FORMAT, generation: 7, publisher: "health1".into(), map, states }
+    nodemap::testing::published(7, map)
 }
 
 proptest! {
@@ -312,12 +306,54 @@ fn a_difference_is_one_line_a_change_in_words() {
 fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
     let good = published(load(SMALL).unwrap());
     type Edit = fn(&mut NodeMap);
-    let cases: [(Edit, &str); 9] = [
+    let cases: [(Edit, &str); 19] = [
         (
             |d| d.format = 2,
             "node map format 2 is newer than this program reads (1): upgrade this host",
         ),
         (|d| d.format = 0, "inconsistent node map: format 0 was never written"),
+        (
+            |d| d.map = AdminMap::default(),
+            "inconsistent node map: it has no node, so nobody could be served from it",
+        ),
+        (
+            |d| d.map.nodes.clear(),
+            "inconsistent node map: it has no node, so nobody could be served from it",
+        ),
+        (
+            |d| d.map.zones.clear(),
+            "inconsistent node map: it has no zone, so nobody could be served from it",
+        ),
+        (
+            |d| d.map.projects.clear(),
+            "inconsistent node map: it has no project, so nobody could be served from it",
+        ),
+        (
+            |d| {
+                d.map.projects.values_mut().for_each(|p| p.name = "x.cdn2.example".parse().unwrap())
+            },
+            "inconsistent node map: project.x.name: x.cdn2.example lies in none of its zones",
+        ),
+        (
+            |d| d.map.projects.values_mut().for_each(|p| p.ttl_s = u32::MAX),
+            "inconsistent node map: project.x.ttl_s is 4294967295, more than 86400",
+        ),
+        (
+            |d| d.map.zones.values_mut().for_each(|z| z.ttl_s = 86_401),
+            "inconsistent node map: zone.cdn.example.ttl_s is 86401, more than 86400",
+        ),
+        (
+            |d| d.map.zones.values_mut().for_each(|z| z.soa.negative_ttl_s = 1 << 31),
+            "inconsistent node map: zone.cdn.example.soa.negative_ttl_s is 2147483648, more than 10800",
+        ),
+        (
+            |d| d.map.pools.values_mut().for_each(|p| p.values_mut().for_each(|w| *w = 65_536)),
+            "inconsistent node map: pool.p.n is 65536, more than 65535",
+        ),
+        (
+            |d| d.map.zones.values_mut().for_each(|z| z.ns.clear()),
+            "inconsistent node map: zone.cdn.example has no name servers",
+        ),
         (|d| d.map.sites.clear(), "inconsistent node map: node.n.site: there is no site s"),
         (|d| d.map.maps.clear(), "inconsistent node map: project.x.map: there is no map default"),
         (|d| d.map.pools.clear(), "inconsistent node map: map.default.default: there is no pool p"),

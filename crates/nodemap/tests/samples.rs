@@ -33,6 +33,18 @@ fn the_sample_maps_load_clean() {
     assert_eq!(clean(admin::load(&[(PathBuf::from("printed.toml"), printed)])), map);
 }
 
+/// The benchmarks write node maps of their own, past any admin map.
+#[test]
+fn the_node_map_of_the_edge_benchmark_is_one_that_readers_take() {
+    let script = std::fs::read_to_string(top("tests/bench/edge-adapter.sh")).unwrap();
+    let (_, rest) = script.split_once("<<JSON\n").unwrap();
+    let (document, _) = rest.split_once("\nJSON\n").unwrap();
+    let document = document.replace("$(date +%s%3N)", "7").replace("$origin", "127.0.0.1:8000");
+    assert!(!document.contains('$'), "{document}");
+    let map = nodemap::NodeMap::parse(document.as_bytes()).unwrap();
+    assert_eq!(map.map.projects["bench"].masters["origin"].url, "http://127.0.0.1:8000");
+}
+
 #[test]
 fn the_reference_page_has_every_key_as_the_code_knows_it() {
     let page = std::fs::read_to_string(top("docs/maps.md")).unwrap();

@@ -335,21 +335,12 @@ fn value(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nodemap::AdminMap;
-    use std::collections::BTreeMap;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
     use tokio::sync::mpsc;
 
     fn document(generation: u64) -> Vec<u8> {
-        NodeMap {
-            format: nodemap::published::FORMAT,
-            generation,
-            publisher: "health1".into(),
-            map: AdminMap::default(),
-            states: BTreeMap::new(),
-        }
-        .to_json()
+        nodemap::testing::node_map(generation).to_json()
     }
 
     fn context(state_dir: &Path) -> Context {

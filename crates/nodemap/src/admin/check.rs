@@ -9,7 +9,7 @@ use model::{Asn, Continent, CountryCode, HostName, Name};
 use super::load::entry;
 use super::{AdminMap, AllDown, HostPattern, Project, Zone};
 use crate::toml_read::{KeyPath, join};
-use crate::words::{guess, list};
+use crate::words::{clip, guess, list};
 
 /// Steps of a path that name an entry: its kind and its name.
 pub(crate) const ENTRY_DEPTH: usize = 2;
@@ -280,6 +280,15 @@ fn zones(map: &AdminMap, faults: &mut Vec<Fault>) {
                 push(faults, path, problem, remedy);
             }
         }
+        for (name, texts) in &zone.txt {
+            for (at, text) in texts.iter().enumerate() {
+                if texts.iter().take(at).any(|earlier| earlier == text) {
+                    let path = path.clone().key("txt").key(name).index(at);
+                    let problem = format!("{:?} is there twice", clip(text));
+                    push(faults, path, problem, "take one out: each text is a record of its own");
+                }
+            }
+        }
         let named = zone.hosts.keys().map(|name| ("host", name));
         for (kind, name) in named.chain(zone.txt.keys().map(|name| ("txt", name))) {
             let path = path.clone().key(kind).key(name);
@@ -299,7 +308,7 @@ fn zones(map: &AdminMap, faults: &mut Vec<Fault>) {
 }
 
 /// The zone that `name` belongs to: the deepest that holds it.
-fn zone_of<'a>(map: &'a AdminMap, name: &HostName) -> Option<(&'a HostName, &'a Zone)> {
+pub(crate) fn zone_of<'a>(map: &'a AdminMap, name: &HostName) -> Option<(&'a HostName, &'a Zone)> {
     let holding = map.zones.iter().filter(|(apex, _)| name.is_in(apex));
     holding.max_by_key(|(apex, _)| apex.as_str().len())
 }

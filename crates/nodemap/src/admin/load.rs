@@ -19,56 +19,6 @@ use crate::Finding;
 use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
 use crate::words::clip;
 
-/// A map file larger than this is refused.
-pub const FILE_BYTES_MAX: u64 = 16 << 20;
-
-/// Reads every `*.toml` in `dir`, in the order of the names.
-///
-/// # Errors
-/// All that is wrong in the files, or with the folder itself.
-pub fn load_dir(dir: &Path) -> Result<AdminMap, Vec<Finding>> {
-    let whole = |file: &Path, problem: String, remedy: &str| Finding {
-        file: file.to_owned(),
-        line: 0,
-        key: String::new(),
-        problem,
-        remedy: remedy.to_owned(),
-    };
-    let unreadable = |file: &Path, why: std::io::Error| {
-        whole(file, format!("cannot be read ({why})"), "check that it exists and who may read it")
-    };
-    let entries = std::fs::read_dir(dir).map_err(|e| vec![unreadable(dir, e)])?;
-    let mut paths = entries
-        .map(|entry| entry.map(|e| e.path()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|e| vec![unreadable(dir, e)])?;
-    paths.retain(|path| path.extension().is_some_and(|e| e == "toml"));
-    paths.sort();
-    if paths.is_empty() {
-        let remedy = "name the folder that holds the admin maps";
-        return Err(vec![whole(dir, "holds no *.toml file".to_owned(), remedy)]);
-    }
-    let mut files = Vec::new();
-    let mut findings = Vec::new();
-    for path in paths {
-        match read_file(&path) {
-            Ok(text) => files.push((path, text)),
-            Err(why) => findings.push(unreadable(&path, why)),
-        }
-    }
-    if findings.is_empty() { load_as(dir, &files) } else { Err(findings) }
-}
-
-fn read_file(path: &Path) -> std::io::Result<String> {
-    let length = std::fs::metadata(path)?.len();
-    if length > FILE_BYTES_MAX {
-        let why =
-            format!("{length} bytes are more than the {FILE_BYTES_MAX} that a map file may have");
-        return Err(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why));
-    }
-    std::fs::read_to_string(path)
-}
-
 /// Reads the given files (name and text) as one map. Names are for messages only.
 ///
 /// # Errors
@@ -79,7 +29,10 @@ pub fn load(files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
 }
 
 /// [`load`]; `folder` is the name of the map as a whole.
-fn load_as(folder: &Path, files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<Finding>> {
+pub(super) fn load_as(
+    folder: &Path,
+    files: &[(PathBuf, String)],
+) -> Result<AdminMap, Vec<Finding>> {
     let documents: Vec<Document<'_>> =
         files.iter().map(|(path, text)| Document::parse(path, text)).collect();
     let mut draft = Draft::default();
@@ -96,10 +49,7 @@ fn load_as(folder: &Path, files: &[(PathBuf, String)]) -> Result<AdminMap, Vec<F
     if documents.iter().all(Document::is_sound) {
         let not_maps = !documents.is_empty() && documents.iter().all(is_host_config);
         let holes = check::holes(&draft.map, &draft.broken).filter(|_| !not_maps);
-        whole.extend(holes.map(|(problem, remedy)| {
-            let (file, key) = (folder.to_owned(), String::new());
-            Finding { file, line: 0, key, problem, remedy }
-        }));
+        whole.extend(holes.map(|(problem, remedy)| Finding::whole(folder, problem, remedy)));
         for fault in check::check(&draft.map, &draft.broken) {
             let depth = check::ENTRY_DEPTH.min(fault.path.0.len());
             let place = documents.iter().find_map(|d| Some((d, d.line_of(&fault.path, depth)?)));
@@ -330,13 +280,13 @@ fn read_zone(table: &Table<'_>) -> Option<Zone> {
         .and_then(|t| read_soa(&t));
     let ttl_s = table.get("ttl_s").map(|v| v.u32_in(limits::TTL_S)).unwrap_or_default();
     let addresses = |v: &Value<'_>| v.list_of(limits::NODE_ADDRESSES, "addresses", |v| v.ip());
-    let strings = |v: &Value<'_>| v.list_of(limits::TXT_STRINGS, "strings", txt_string);
+    let texts = |v: &Value<'_>| v.list_of(limits::TXT_RECORDS, "texts", txt);
     Some(Zone {
         ns: ns.unwrap_or_default(),
         soa: soa?,
         ttl_s: ttl_s.unwrap_or(schema::ZONE_TTL_S),
         hosts: rules(table.get("host"), &schema::ZONE_HOST, "a DNS name", addresses),
-        txt: rules(table.get("txt"), &schema::ZONE_TXT, "a DNS name", strings),
+        txt: rules(table.get("txt"), &schema::ZONE_TXT, "a DNS name", texts),
     })
 }
 
@@ -355,12 +305,12 @@ fn read_soa(table: &Table<'_>) -> Option<Soa> {
     Some(Soa { contact: contact.host_name()?, negative_ttl_s })
 }
 
-fn txt_string(value: &Value<'_>) -> Option<String> {
+fn txt(value: &Value<'_>) -> Option<String> {
     let text = value.text()?;
     if text.len() > limits::TXT_BYTES {
         value.refuse(
             format!("has {} bytes", text.len()),
-            format!("split it into strings of at most {} bytes", limits::TXT_BYTES),
+            format!("write at most {}; each text is a record of its own", limits::TXT_BYTES),
         );
         return None;
     }

@@ -3,7 +3,7 @@
 use crate::toml_read::{Key, Section};
 
 /// How much of each there may be.
-pub(super) mod limits {
+pub(crate) mod limits {
     use std::ops::RangeInclusive;
 
     /// Largest weight of a node in a pool.
@@ -14,10 +14,11 @@ pub(super) mod limits {
     pub(crate) const POOLS: usize = 32;
     /// Name servers of a zone.
     pub(crate) const NAME_SERVERS: usize = 13;
-    /// Strings of one TXT name.
-    pub(crate) const TXT_STRINGS: usize = 16;
-    /// Bytes of one TXT string (RFC 1035 section 3.3).
-    pub(crate) const TXT_BYTES: usize = 255;
+    /// TXT records of one name.
+    pub(crate) const TXT_RECORDS: usize = 16;
+    /// Bytes of the text of one TXT record. All records of a name go into one answer, which has at
+    /// most 65,535 bytes with all that is around them.
+    pub(crate) const TXT_BYTES: usize = 4000;
     /// Hosts of a project.
     pub(crate) const HOSTS: usize = 1000;
     /// Masters of a project.
@@ -243,9 +244,9 @@ pub(super) const ZONE_TXT: Section = Section {
     header: "[zone.\"NAME\".txt]",
     keys: &[key(
         "NAME",
-        "list of 1 to 16 texts of at most 255 bytes",
+        "list of 1 to 16 texts of at most 4000 bytes",
         "none",
-        "a name in the zone with TXT records",
+        "a name in the zone with TXT records, one for each text",
     )],
 };
 
@@ -326,7 +327,7 @@ mod tests {
             (&ZONE, "ns", format!("1 to {} DNS", limits::NAME_SERVERS)),
             (&ZONE, "ttl_s", ttl.clone()),
             (&ZONE_SOA, "negative_ttl_s", format!("0 to {}", limits::NEGATIVE_TTL_S)),
-            (&ZONE_TXT, "NAME", format!("1 to {} texts", limits::TXT_STRINGS)),
+            (&ZONE_TXT, "NAME", format!("1 to {} texts", limits::TXT_RECORDS)),
             (&ZONE_TXT, "NAME", format!("{} bytes", limits::TXT_BYTES)),
             (&PROJECT, "hosts", format!("1 to {} DNS", limits::HOSTS)),
             (&PROJECT, "ttl_s", ttl),

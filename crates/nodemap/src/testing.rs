@@ -1,0 +1,73 @@
+//! Small whole maps for tests: every reader takes them.
+
+#![allow(clippy::unwrap_used)] // what is written here parses
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use model::{Family, Name, NodeState, State};
+
+use crate::admin::{
+    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone,
+};
+use crate::published::{FORMAT, NodeMap, NodeStates};
+
+/// An admin map of these nodes (name and addresses), and around them one of each kind: the site
+/// `here`, the pool `all`, the steering map `default`, the zone `cdn.example` and the project `x`.
+pub fn admin_map(nodes: &[(&str, &[&str])]) -> AdminMap {
+    let node = |addresses: &[&str]| Node {
+        site: name("here"),
+        country: None,
+        asn: None,
+        addresses: addresses.iter().map(|a| a.parse::<IpAddr>().unwrap()).collect(),
+        capacity: None,
+        sponsor: None,
+        drain: None,
+    };
+    let map = SteeringMap { default: vec![name("all")], ..SteeringMap::default() };
+    let zone = Zone {
+        ns: vec!["ns1.dns.example".parse().unwrap()],
+        soa: Soa { contact: "noc.cdn.example".parse().unwrap(), negative_ttl_s: 60 },
+        ttl_s: 3600,
+        hosts: BTreeMap::new(),
+        txt: BTreeMap::new(),
+    };
+    let master = Master { url: "http://192.0.2.80:8080".to_owned(), host: None };
+    let project = Project {
+        name: "x.cdn.example".parse().unwrap(),
+        hosts: vec![HostPattern::Exact("x.example".parse().unwrap())],
+        map: name("default"),
+        ttl_s: 60,
+        all_down: AllDown::default(),
+        masters: [(name("m1"), master)].into(),
+    };
+    AdminMap {
+        sites: [(name("here"), Site::default())].into(),
+        nodes: nodes.iter().map(|(n, addresses)| (name(n), node(addresses))).collect(),
+        pools: [(name("all"), nodes.iter().map(|(n, _)| (name(n), 1)).collect())].into(),
+        maps: [(name("default"), map)].into(),
+        zones: [("cdn.example".parse().unwrap(), zone)].into(),
+        projects: [(name("x"), project)].into(),
+    }
+}
+
+/// A node map with this generation and one node, `n` at 192.0.2.1, which is up.
+pub fn node_map(generation: u64) -> NodeMap {
+    published(generation, admin_map(&[("n", &["192.0.2.1"])]))
+}
+
+/// The node map of `map` in which every node is up.
+pub fn published(generation: u64, map: AdminMap) -> NodeMap {
+    let up = || NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
+    let state = |node: &Node, family| node.addresses_of(family).next().map(|_| up());
+    let states = map.nodes.iter().map(|(name, node)| {
+        let v4 = state(node, Family::V4);
+        (name.clone(), NodeStates { v4, v6: state(node, Family::V6) })
+    });
+    let states = states.collect();
+    NodeMap { format: FORMAT, generation, publisher: "health1".into(), map, states }
+}
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
