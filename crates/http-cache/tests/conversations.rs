@@ -243,7 +243,7 @@ impl Edge {
         };
         self.held.insert(key, (merged, length));
         self.errors.remove(&key);
-        self.finish("updated", Some(self.forwarded(reply, true)?))
+        self.finish("updated", Some(self.forwarded(reply, false)?))
     }
 
     fn good(&mut self, reply: &Reply<'_>) -> Result<(), String> {
