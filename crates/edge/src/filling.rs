@@ -9,21 +9,25 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use fill::{ClientId, Failure, Fill, Geometry, Limits, MasterId, Next, Output, Reach, RunId};
 use http::{HeaderMap, StatusCode};
 use http_cache::{NoCache, Validator, validator};
 use rt::clock;
-use tokio::sync::{Notify, OwnedSemaphorePermit};
+use tokio::sync::Notify;
 
 use crate::past::Rest;
 use crate::pour;
-use crate::state::{Edge, Object};
+use crate::state::{BufferPermit, Edge, Object};
 use crate::upstream::Reading;
 
 /// How long nothing more of an object is stored after its disk failed, milliseconds.
 pub(crate) const DISK_TROUBLE_MS: u64 = 10_000;
+/// How long a request that nobody wants any more may take to the end of its block. Not at once: a
+/// HEAD wants nothing of the block that it began, and the next client often comes soon.
+const UNWANTED_MAX: Duration = Duration::from_secs(2);
 
 /// The bytes of one block as they arrive.
 #[derive(Debug, Default)]
@@ -37,7 +41,7 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct Buffer {
     bytes: Vec<u8>,
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<BufferPermit>,
 }
 
 impl AsRef<[u8]> for Buffer {
@@ -57,12 +61,7 @@ impl Slot {
     }
 
     /// Appends bytes; the first time `permit` is spent on memory for `block_bytes`.
-    pub(crate) fn append(
-        &self,
-        part: &[u8],
-        permit: Option<OwnedSemaphorePermit>,
-        block_bytes: usize,
-    ) {
+    pub(crate) fn append(&self, part: &[u8], permit: Option<BufferPermit>, block_bytes: usize) {
         let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
         if permit.is_some() {
             buffer.permit = permit;
@@ -125,6 +124,8 @@ pub(crate) struct Filling {
     unstorable_until_ns: AtomicU64,
     /// Status of the last answer that was of this representation; 0: none yet.
     status: AtomicU16,
+    /// A client has gone.
+    gone: Notify,
     state: Mutex<State>,
 }
 
@@ -182,6 +183,7 @@ impl Filling {
             only,
             unstorable_until_ns: AtomicU64::new(unstorable_until_ns),
             status: AtomicU16::new(0),
+            gone: Notify::new(),
             state: Mutex::new(state),
         });
         fillings.insert(identity(object), Arc::downgrade(&filling));
@@ -260,6 +262,30 @@ impl Filling {
             self.edge.discard(&self.object);
         }
         next
+    }
+
+    /// Waits until nobody has wanted `run` for long enough; it has ended then. So a slow master and
+    /// clients that do not wait for it keep no block buffer from others (E3, E5).
+    pub(crate) async fn abandoned(self: &Arc<Self>, run: RunId) {
+        loop {
+            let gone = self.gone.notified();
+            tokio::pin!(gone);
+            // From here on no leave is missed.
+            gone.as_mut().enable();
+            if self.lock().fill.is_wanted(run) {
+                gone.await;
+                continue;
+            }
+            tokio::time::sleep(UNWANTED_MAX).await;
+            let mut state = self.lock();
+            if state.fill.cut(run) {
+                self.drive(&mut state);
+                break;
+            }
+        }
+        if self.conditions.is_none() {
+            self.edge.discard(&self.object);
+        }
     }
 
     /// The block of `run` cannot be stored, and what follows it cannot come from another answer: one
@@ -450,5 +476,7 @@ impl Drop for Reader {
         let mut state = self.filling.lock();
         state.fill.handle_gone(self.id);
         state.failed.remove(&self.id);
+        drop(state);
+        self.filling.gone.notify_waiters();
     }
 }

@@ -21,24 +21,34 @@ pub(crate) async fn request(
     master: MasterId,
     bytes: Range<u64>,
 ) {
-    let result = match ask(&filling, master, &bytes).await {
-        Ok((body, skip)) => {
-            filling.handle_head(run);
-            pour(&filling, run, master, body, skip).await
-        }
-        Err(why) => Err(why),
+    let brought = async {
+        let (body, skip) = ask(&filling, master, &bytes).await?;
+        filling.handle_head(run);
+        pour(&filling, run, master, body, skip).await
     };
-    if let Err(why) = result {
-        filling.handle_failed(run, master, why);
-    }
+    while_wanted(&filling, run, master, brought).await;
 }
 
 /// An answer that came before its filling: the one that began the representation. `skip` bytes of
 /// it come before the run's first block.
 pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
     let master = answer.master;
-    if let Err(why) = pour(&filling, run, master, answer.body, skip).await {
-        filling.handle_failed(run, master, why);
+    let brought = pour(&filling, run, master, answer.body, skip);
+    while_wanted(&filling, run, master, brought).await;
+}
+
+/// Carries a run to its end, or until nobody has wanted it for a while.
+async fn while_wanted(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    brought: impl Future<Output = Result<(), Failure>>,
+) {
+    tokio::select! {
+        result = brought => if let Err(why) = result {
+            filling.handle_failed(run, master, why);
+        },
+        () = filling.abandoned(run) => {}
     }
 }
 
@@ -120,7 +130,7 @@ async fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u
     let permit = if place.slot.has_buffer() {
         None
     } else {
-        Arc::clone(&filling.edge.buffers).acquire_owned().await.ok()
+        filling.edge.buffer(&filling.object.project).await
     };
     let part = data.split_to(place.missing.min(data.len()));
     place.slot.append(&part, permit, place.block_bytes);

@@ -12,6 +12,7 @@ use model::{Name, Now};
 use nodemap::{HostPattern, NodeMap};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
+use tokio::sync::Semaphore;
 
 /// One master.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Endpoint {
 pub(crate) struct Project {
     pub(crate) name: Name,
     pub(crate) masters: Vec<Endpoint>,
+    /// Permits for its share of the block buffers.
+    pub(crate) buffers: Arc<Semaphore>,
     definition: nodemap::Project,
     standing: Mutex<Standing>,
     metrics: Metrics,
@@ -44,7 +47,12 @@ struct Standing {
 }
 
 impl Project {
-    fn new(name: &Name, definition: &nodemap::Project, metrics: &Metrics) -> Self {
+    fn new(
+        name: &Name,
+        definition: &nodemap::Project,
+        metrics: &Metrics,
+        buffers: Arc<Semaphore>,
+    ) -> Self {
         let masters: Vec<_> = definition
             .masters
             .iter()
@@ -66,6 +74,7 @@ impl Project {
                 bad: BTreeSet::new(),
             }),
             masters,
+            buffers,
             definition: definition.clone(),
             metrics: metrics.clone(),
         }
@@ -106,7 +115,7 @@ impl Project {
         if is_change {
             let (project, name) = (self.name.as_str(), self.master_name(master));
             let url = self.masters.get(master).map_or("-", |m| m.base.as_str());
-            let code = if let Failure::Status(code) = why { code } else { 0 };
+            let code = if let Failure::Status(code) = why { Some(code) } else { None };
             let why = why.to_string();
             tracing::warn!(
                 project,
@@ -148,14 +157,18 @@ pub(crate) struct Projects {
 }
 
 impl Projects {
-    /// The projects of `map`; unchanged ones are taken over from `before`.
-    pub(crate) fn new(map: &NodeMap, before: &Self, metrics: &Metrics) -> Self {
+    /// The projects of `map`; unchanged ones are taken over from `before`. `buffers`: block buffers
+    /// that one of several projects may use.
+    pub(crate) fn new(map: &NodeMap, before: &Self, metrics: &Metrics, buffers: usize) -> Self {
         let mut projects = Self { generation: map.generation, ..Self::default() };
         for (name, definition) in &map.map.projects {
-            let kept =
-                before.by_name.get(name).filter(|p| p.definition.masters == definition.masters);
-            let project =
-                kept.cloned().unwrap_or_else(|| Arc::new(Project::new(name, definition, metrics)));
+            let known = before.by_name.get(name);
+            let kept = known.filter(|p| p.definition.masters == definition.masters);
+            let project = kept.cloned().unwrap_or_else(|| {
+                let made = || Arc::new(Semaphore::new(buffers));
+                let buffers = known.map_or_else(made, |p| Arc::clone(&p.buffers));
+                Arc::new(Project::new(name, definition, metrics, buffers))
+            });
             for host in &definition.hosts {
                 match host {
                     HostPattern::Exact(host) => {
@@ -236,7 +249,12 @@ mod tests {
             all_down: Default::default(),
             masters: [("m1".parse().unwrap(), master)].into(),
         };
-        let project = Project::new(&"p".parse().unwrap(), &definition, &Metrics::new());
+        let project = Project::new(
+            &"p".parse().unwrap(),
+            &definition,
+            &Metrics::new(),
+            Arc::new(Semaphore::new(1)),
+        );
         let lines = Lines::default();
         let t = Now::default();
         tracing::subscriber::with_default(lines.clone(), || {
@@ -254,11 +272,14 @@ mod tests {
         let bad = |why, code| {
             format!(
                 "WARN message=a master is bad: others are asked first until it answers well \
-                 project=\"p\" master=\"m1\" url=\"http://m1.example\" why=\"{why}\" code={code}"
+                 project=\"p\" master=\"m1\" url=\"http://m1.example\" why=\"{why}\"{code}"
             )
         };
         let good = "INFO message=a master is good again project=\"p\" master=\"m1\"".to_owned();
-        assert_eq!(*lines.0.lock().unwrap(), [bad("status", 503), good, bad("connect-timeout", 0)]);
+        assert_eq!(
+            *lines.0.lock().unwrap(),
+            [bad("status", " code=503"), good, bad("connect-timeout", "")]
+        );
     }
 
     #[test]

@@ -90,6 +90,7 @@ pub async fn bind_on(
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
     let buffers = usize::try_from(buffers).unwrap_or(usize::MAX);
+    let buffers = buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS);
     let edge = Arc::new(Edge {
         me: Identity::new(&context.name),
         policy: Policy::default(),
@@ -99,7 +100,8 @@ pub async fn bind_on(
         memos: Memos::default(),
         flights: Flights::default(),
         fillings: Fillings::default(),
-        buffers: Arc::new(Semaphore::new(buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS))),
+        buffers: Arc::new(Semaphore::new(buffers)),
+        buffers_share: buffers.div_euclid(2).max(1),
         block_bytes,
         counters: Counters::new(&context.metrics),
         complaints: Complaints::default(),
@@ -150,7 +152,7 @@ impl Bound {
 fn adopt_map(edge: &Edge, node_map: &mut Following, metrics: &Metrics) {
     let map = node_map.borrow_and_update().clone();
     if let Some(map) = map {
-        let projects = Projects::new(&map, &edge.projects.load(), metrics);
+        let projects = Projects::new(&map, &edge.projects.load(), metrics, edge.buffers_share);
         edge.projects.store(Arc::new(projects));
     }
 }

@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http_cache::{Identity, Policy, StoredHead, Target, range_headers};
 use rt::{Shutdown, clock};
 use store::{Key, Representation, Store, WriteError};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::complaints::Complaints;
 use crate::counters::Counters;
@@ -32,10 +32,19 @@ pub(crate) struct Edge {
     pub(crate) fillings: Fillings,
     /// One permit for each block buffer: what bounds their memory.
     pub(crate) buffers: Arc<Semaphore>,
+    /// Of these, at most so many for one project while there are others.
+    pub(crate) buffers_share: usize,
     pub(crate) block_bytes: u32,
     pub(crate) counters: Counters,
     pub(crate) complaints: Complaints,
     pub(crate) shutdown: Shutdown,
+}
+
+/// The right to one block buffer.
+#[derive(Debug)]
+pub(crate) struct BufferPermit {
+    _of_project: Option<OwnedSemaphorePermit>,
+    _of_all: OwnedSemaphorePermit,
 }
 
 /// A representation with all that is needed to serve and fill it.
@@ -51,6 +60,19 @@ pub(crate) struct Object {
 }
 
 impl Edge {
+    /// Waits for a block buffer. A project whose masters are slow waits for its own, so that others
+    /// always have some.
+    pub(crate) async fn buffer(&self, project: &Project) -> Option<BufferPermit> {
+        let is_alone = self.projects.load().by_name.len() <= 1;
+        let of_project = if is_alone {
+            None
+        } else {
+            Some(Arc::clone(&project.buffers).acquire_owned().await.ok()?)
+        };
+        let of_all = Arc::clone(&self.buffers).acquire_owned().await.ok()?;
+        Some(BufferPermit { _of_project: of_project, _of_all: of_all })
+    }
+
     /// Something of a project could not be stored: that costs hits, so operators should know.
     pub(crate) fn note_unstored(&self, project: &Project, target: &Target, error: &WriteError) {
         if let Some(more) = self.complaints.due(&project.name, "disk", clock::now()) {

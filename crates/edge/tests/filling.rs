@@ -240,6 +240,9 @@ async fn a_change_seen_before_the_answer_begins_gives_the_new_object() {
     master.put("/a", Item::new(old.clone(), "v1"));
     let edge = Edge::start(dir.path(), &[&master]).await;
     assert_same(&edge.range("/a", 0, 99).await.body, &old[..100]);
+    while edge.status()["edge"]["fills_in_flight"] != 0 {
+        tokio::task::yield_now().await;
+    }
     master.put("/a", Item::new(new.clone(), "v2"));
     // Block 0 of the old one is held and fresh; block 1 is not, and the range spans both.
     let reply = edge.range("/a", BLOCK - 100, BLOCK + 100).await;

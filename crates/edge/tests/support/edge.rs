@@ -28,6 +28,19 @@ pub struct Edge {
     task: JoinHandle<()>,
 }
 
+/// The host of the second project of [`two_projects`].
+pub const OTHER_HOST: &str = "download.kernel.example";
+
+/// A node map of two projects.
+pub fn two_projects(masters: &[SocketAddr], others: &[SocketAddr]) -> NodeMap {
+    let mut map = node_map(1, masters);
+    let mut second = node_map(1, others).map.projects.into_values().next().unwrap();
+    second.name = "kernel.cdn.example".parse().unwrap();
+    second.hosts = vec![HostPattern::Exact(OTHER_HOST.parse().unwrap())];
+    map.map.projects.insert("kernel".parse().unwrap(), second);
+    map
+}
+
 /// The node map of one project with these masters.
 pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
     let masters = masters.iter().enumerate().map(|(i, address)| {

@@ -22,6 +22,8 @@ pub struct Item {
     pub errors: VecDeque<u16>,
     /// The connection breaks when this byte would be sent, once for each entry.
     pub breaks: VecDeque<u64>,
+    /// What is sent instead, byte for byte, one a request; then the connection ends.
+    pub raw: VecDeque<Vec<u8>>,
     /// Nothing from this byte on is sent until the gate opens. 0: not even the head.
     pub gate: Option<(u64, Arc<Semaphore>)>,
 }
@@ -190,15 +192,19 @@ struct Plan {
     part: Range<usize>,
     breaks_at: Option<u64>,
     gate: Option<(u64, Arc<Semaphore>)>,
+    raw: Option<Vec<u8>>,
 }
 
 fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, String>) -> Plan {
     let error = |status: u16, gate| {
         let body = Arc::new(format!("error {status}\n").into_bytes());
         let part = 0..body.len();
-        Plan { status, head: String::new(), body, part, breaks_at: None, gate }
+        Plan { status, head: String::new(), body, part, breaks_at: None, gate, raw: None }
     };
     let Some(item) = state.items.get_mut(path) else { return error(404, None) };
+    if let Some(raw) = item.raw.pop_front() {
+        return Plan { raw: Some(raw), ..error(0, None) };
+    }
     if let Some(status) = item.errors.pop_front() {
         return error(status, item.gate.clone());
     }
@@ -214,8 +220,9 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
         }
     }
     let (length, body) = (item.body.len(), Arc::clone(&item.body));
-    let mut plan =
-        Plan { status: 200, head, body, part: 0..length, breaks_at: None, gate: item.gate.clone() };
+    let gate = item.gate.clone();
+    let part = 0..length;
+    let mut plan = Plan { status: 200, head, body, part, breaks_at: None, gate, raw: None };
     let etag = item.etag.as_deref();
     if headers.get("if-match").is_some_and(|m| Some(m.as_str()) != etag) {
         return Plan { status: 412, part: 0..0, ..plan };
@@ -256,6 +263,10 @@ async fn answer(
     plan: &Plan,
     head_only: bool,
 ) -> Option<()> {
+    if let Some(raw) = &plan.raw {
+        write.write_all(raw).await.ok()?;
+        return None;
+    }
     let gated = |at: usize| plan.gate.as_ref().filter(|(from, _)| *from == at as u64);
     if let Some((_, gate)) = gated(0) {
         gate.acquire().await.ok()?.forget();
