@@ -5,7 +5,8 @@
 //!
 //! A run lives: unasked -> asked -> streaming <-> storing -> done. A failure leads back to unasked
 //! with another master, from the very byte that was reached, or ends the run and fails the clients
-//! that are blocked on it. A run whose next blocks nobody wants any more is cut at a block border.
+//! that are blocked on it. A run whose next blocks nobody wants any more is cut at a block border, or
+//! before it by a shell that has waited long enough ([`Fill::cut`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -190,6 +191,18 @@ impl Fill {
     /// The client has all it wanted, or is gone.
     pub fn handle_gone(&mut self, client: ClientId) {
         self.clients.remove(&client);
+    }
+
+    /// Whether anybody wants what `run` brings next. True while a full block of it is being stored.
+    pub fn is_wanted(&self, run: RunId) -> bool {
+        let run = self.runs.get(&run);
+        run.is_some_and(|r| r.phase == Phase::Storing || self.is_wanted_soon(&r.blocks))
+    }
+
+    /// Ends a run that nobody wants, wherever it is in its block: break its request off. False when
+    /// it goes on.
+    pub fn cut(&mut self, run: RunId) -> bool {
+        !self.is_wanted(run) && self.end(run).is_some()
     }
 
     /// An answer that brings `blocks` is coming in already: the one that began the
@@ -466,4 +479,47 @@ impl Want {
 
 fn overlap(a: &Range<u32>, b: &Range<u32>) -> bool {
     a.start.max(b.start) < a.end.min(b.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELD_NONE: &dyn Fn(u32) -> bool = &|_| false;
+    const FIRST: &dyn Fn(&[MasterId]) -> Option<MasterId> = &|_| Some(0);
+
+    /// A fill of three blocks whose one run has been asked for by a client.
+    fn asked() -> (Fill, RunId) {
+        let mut fill = Fill::new(Geometry::new(25, 10), 1, None, Limits::default());
+        fill.handle_want(ClientId(1), 0..3);
+        let Some(Output::Request { run, .. }) = fill.poll(HELD_NONE, FIRST) else { panic!() };
+        (fill, run)
+    }
+
+    #[test]
+    fn a_run_is_cut_only_when_nobody_wants_it() {
+        let (mut fill, run) = asked();
+        assert!(fill.is_wanted(run) && !fill.cut(run));
+        fill.handle_gone(ClientId(1));
+        assert!(!fill.is_wanted(run) && fill.cut(run) && !fill.cut(run), "before its head");
+        assert_eq!((fill.poll(HELD_NONE, FIRST), fill.is_idle()), (None, true));
+
+        let (mut fill, run) = asked();
+        fill.handle_head(run);
+        fill.handle_bytes(run, 4);
+        fill.handle_gone(ClientId(1));
+        fill.handle_want(ClientId(2), 2..3);
+        assert!(fill.is_wanted(run) && !fill.cut(run), "another is near");
+        fill.handle_gone(ClientId(2));
+        assert!(fill.cut(run), "inside a block");
+        assert_eq!(fill.poll(HELD_NONE, FIRST), Some(Output::Discard { block: 0 }));
+        assert_eq!((fill.poll(HELD_NONE, FIRST), fill.is_idle()), (None, true));
+
+        let (mut fill, run) = asked();
+        fill.handle_head(run);
+        assert_eq!(fill.handle_bytes(run, 10), Some(0));
+        fill.handle_gone(ClientId(1));
+        assert!(fill.is_wanted(run) && !fill.cut(run), "a whole block is kept");
+        assert_eq!((fill.handle_stored(run), fill.is_idle()), (Next::Cut, true));
+    }
 }
