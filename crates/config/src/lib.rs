@@ -97,18 +97,11 @@ impl ConfigFile {
 }
 
 fn read_text(path: &Path) -> Result<String, Vec<Finding>> {
-    let bytes = rt::file::read_bounded(path, FILE_BYTES_MAX);
-    let text = bytes.map(String::from_utf8);
-    let (problem, remedy) = match text {
-        Ok(Ok(text)) => return Ok(text),
-        Ok(Err(_)) => ("is not UTF-8 text".to_owned(), "write it anew as UTF-8"),
-        Err(error) => (
-            format!("cannot be read ({error})"),
-            "name the config file of this host, and check who may read it",
-        ),
-    };
-    let (file, key, remedy) = (path.to_owned(), String::new(), remedy.to_owned());
-    Err(vec![Finding { file, line: 0, key, problem, remedy }])
+    let bytes = rt::file::read_bounded(path, FILE_BYTES_MAX).map_err(|error| {
+        let remedy = "name the config file of this host, and check who may read it";
+        vec![Finding::whole(path, format!("cannot be read ({error})"), remedy)]
+    })?;
+    String::from_utf8(bytes).map_err(|error| vec![Finding::not_utf8(path, &error)])
 }
 
 /// Reads `text`; `path` names it in messages, and its folder is where relative paths start.

@@ -87,8 +87,20 @@ fn a_file_that_cannot_be_read_is_a_finding() {
     let binary = config::load(&file).unwrap_err();
     assert_eq!(
         lines(&binary),
-        format!("{}: is not UTF-8 text: write it anew as UTF-8\n", file.display())
+        format!(
+            "{}:1: is not UTF-8 text: byte 0xff: save it as UTF-8 (iconv -f ISO-8859-1 -t UTF-8 \
+             turns Latin-1 into it)\n",
+            file.display()
+        )
     );
+    let pipe = dir.path().join("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let zero = dir.path().join("zero.toml");
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    for file in [pipe, zero, dir.path().to_owned()] {
+        let endless = config::load(&file).unwrap_err();
+        assert_eq!(endless[0].problem, "cannot be read (not a regular file)");
+    }
 }
 
 const EVERYTHING: &str = r#"

@@ -15,8 +15,10 @@ use nodemap::NodeMap;
 use crate::testing::{Ask, folder, node_map, snapshot};
 use crate::{Outcome, Snapshot, Transport, answer};
 
+/// After a change that is meant run with `CACHEBOY_GOLDEN=write`, and read the difference.
 #[test]
 fn every_conversation_goes_as_written() {
+    let write = std::env::var("CACHEBOY_GOLDEN").is_ok_and(|v| v == "write");
     let mut played = 0;
     for entry in fs::read_dir(folder()).unwrap() {
         let path = entry.unwrap().path();
@@ -25,6 +27,9 @@ fn every_conversation_goes_as_written() {
         }
         let script = fs::read_to_string(&path).unwrap();
         let actual = Player::new().play(&script);
+        if write {
+            fs::write(&path, &actual).unwrap();
+        }
         assert!(actual == script, "{} went differently:\n{actual}", path.display());
         played += 1;
     }

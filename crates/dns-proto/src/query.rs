@@ -67,15 +67,16 @@ pub(crate) fn read(message: &[u8]) -> Result<Query<'_>, Fault<'_>> {
         question: &[],
         edns: None,
     };
+    let refused = |sort| Fault::Refuse(Head { edns: edns_of(message, counts), ..head }, sort);
     if head.opcode != 0 {
-        return Err(Fault::Refuse(head, Sort::NotImp));
+        return Err(refused(Sort::NotImp));
     }
     let [questions, answers, authorities, additional] = counts;
     if questions != 1 {
-        return Err(Fault::Refuse(head, Sort::FormErr));
+        return Err(refused(Sort::FormErr));
     }
     let Some((name, qtype, qclass)) = read_question(&mut reader) else {
-        return Err(Fault::Refuse(head, Sort::FormErr));
+        return Err(refused(Sort::FormErr));
     };
     let rest = message.len().saturating_sub(reader.left());
     head.question = message.get(HEADER_BYTES..rest).unwrap_or_default();
@@ -88,6 +89,23 @@ pub(crate) fn read(message: &[u8]) -> Result<Query<'_>, Fault<'_>> {
 
 fn read_question(reader: &mut Reader<'_>) -> Option<(LowerName, u16, u16)> {
     Some((LowerName::read(reader)?, reader.u16()?, reader.u16()?))
+}
+
+/// The OPT record of a message that is refused before its records are read, if it can be found: the
+/// reply must have one then (RFC 6891 section 6.1.1). The sections are those of a query, whatever the
+/// opcode; each question takes at least 5 bytes, so forged counts cost nothing.
+fn edns_of(message: &[u8], counts: [u16; 4]) -> Option<Edns> {
+    let mut reader = Reader::new(message.get(HEADER_BYTES..)?);
+    let [questions, answers, authorities, additional] = counts;
+    for _ in 0..questions {
+        reader.skip_name()?;
+        reader.take(4)?;
+    }
+    let before = u32::from(answers).saturating_add(u32::from(authorities));
+    let mut edns = None;
+    // What else is wrong with the message does not matter any more.
+    let _ = read_records(&mut reader, before, additional, &mut edns);
+    edns
 }
 
 /// Walks all records behind the question: steps over `before` of them, looks for the OPT record

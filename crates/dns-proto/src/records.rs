@@ -81,16 +81,16 @@ impl RecordSet {
             .filter(|set| set.answer.count > 0)
     }
 
-    /// The TXT set of one record made of `strings`, each of at most 255 bytes (RFC 1035 section
-    /// 3.3.14); the map is checked for longer ones before it gets here.
-    pub(crate) fn text(strings: &[String], ttl_s: u32) -> Self {
-        let mut data = Vec::new();
-        // 255 strings of 255 bytes are the most that fit a record.
-        for string in strings.iter().flat_map(|s| s.as_bytes().chunks(255)).take(255) {
-            data.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
-            data.extend_from_slice(string);
+    /// The TXT set with one record for each of `texts`; a set has no two equal records (RFC 2181
+    /// section 5).
+    pub(crate) fn texts(texts: &[String], ttl_s: u32) -> Self {
+        let mut data: Vec<Vec<u8>> = Vec::new();
+        for record in texts.iter().map(|text| text_data(text)) {
+            if !data.contains(&record) {
+                data.push(record);
+            }
         }
-        Self::new(rtype::TXT, ttl_s, [data])
+        Self::new(rtype::TXT, ttl_s, data)
     }
 
     /// The one record that answers "give me everything" (RFC 8482 section 4.2).
@@ -147,6 +147,20 @@ pub(crate) fn push_addresses(addresses: &[IpAddr], ttl_s: u32, out: &mut Vec<u8>
     count
 }
 
+/// A text as strings of at most 255 bytes, at least one (RFC 1035 section 3.3.14).
+fn text_data(text: &str) -> Vec<u8> {
+    if text.is_empty() {
+        return vec![0];
+    }
+    let mut data = Vec::new();
+    // 255 strings of 255 bytes are the most that fit a record.
+    for string in text.as_bytes().chunks(255).take(255) {
+        data.push(u8::try_from(string.len()).unwrap_or(u8::MAX));
+        data.extend_from_slice(string);
+    }
+    data
+}
+
 fn octets(address: IpAddr) -> Vec<u8> {
     match address {
         IpAddr::V4(v4) => v4.octets().to_vec(),
@@ -162,4 +176,27 @@ fn soa_data(zone: &Zone, serial: u32) -> Vec<u8> {
         data.extend(number.to_be_bytes());
     }
     data
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{HEADER_BYTES, NAME_BYTES_MAX, TCP_BYTES_MAX};
+
+    #[test]
+    fn the_most_that_maps_allow_of_texts_fits_an_answer() {
+        let texts: Vec<String> = (10..26).map(|i| i.to_string().repeat(2000)).collect();
+        let set = RecordSet::texts(&texts, 60);
+        let records = set.answer();
+        assert_eq!(records.count, 16);
+        // The question, and an OPT record with a client subnet.
+        let around = HEADER_BYTES + NAME_BYTES_MAX + 4 + 11 + 24;
+        assert!(records.bytes.len() + around <= usize::from(TCP_BYTES_MAX));
+    }
+
+    #[test]
+    fn equal_texts_are_one_record() {
+        let texts = ["a", "b", "a"].map(str::to_owned);
+        assert_eq!(RecordSet::texts(&texts, 60).answer().count, 2);
+    }
 }

@@ -168,7 +168,7 @@ impl<'a> Builder<'a> {
                 self.add(host, RecordSet::addresses(addresses, zone.ttl_s));
             }
             for (name, texts) in &zone.txt {
-                self.add(name, [RecordSet::text(texts, zone.ttl_s)]);
+                self.add(name, [RecordSet::texts(texts, zone.ttl_s)]);
             }
         }
     }

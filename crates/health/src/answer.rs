@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use model::Name;
 use rt::metrics::{Gauge, health as metric};
@@ -25,9 +26,21 @@ const WAIT_S_MAX: u64 = 60;
 /// How long a reader with a newer map than ours waits for the one that is published for its sake.
 const OVERTAKE_WAIT: Duration = Duration::from_secs(2);
 
-/// Each reader holds a connection while it waits.
+/// Connections at once on one listener.
+pub(crate) const CONNECTIONS_MAX: usize = 4096;
+/// How long a request's head may take, and how long a connection may be idle, at least; at most it
+/// is twice this.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Each reader holds a connection while it waits, and asks at once when it has one: who does not
+/// makes room soon.
 pub(crate) fn limits() -> Limits {
-    Limits { connections_max: 4096, drain_timeout: Duration::from_secs(5), ..Limits::default() }
+    Limits {
+        connections_max: CONNECTIONS_MAX,
+        head_timeout: HEAD_TIMEOUT,
+        drain_timeout: Duration::from_secs(5),
+        ..Limits::default()
+    }
 }
 
 /// Answers requests.
@@ -85,7 +98,7 @@ impl Answerer {
     async fn node_map(&self, query: Option<&str>, headers: &HeaderMap) -> Answer {
         let mut published = self.desk.subscribe();
         self.note_reader(headers, &mut published).await;
-        let known = |p: &Published| names(headers.get(header::IF_NONE_MATCH), p.generation);
+        let known = |p: &Published| names(headers, p.generation);
         let wait = Duration::from_secs(wait_s(query));
         let fresh = async {
             // The desk outlives this answer, so the channel cannot close under the wait.
@@ -134,20 +147,26 @@ fn parsed<T: std::str::FromStr>(headers: &HeaderMap, name: &header::HeaderName) 
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }
 
-/// Whether an `If-None-Match` names `generation` (RFC 9110 section 13.1.2; weak comparison).
-fn names(if_none_match: Option<&HeaderValue>, generation: u64) -> bool {
-    let Some(list) = if_none_match.and_then(|value| value.to_str().ok()) else { return false };
+/// Whether an `If-None-Match` names `generation` (RFC 9110 section 13.1.2; weak comparison). Several
+/// lines are one list (section 5.3).
+fn names(headers: &HeaderMap, generation: u64) -> bool {
     let tag = format!("\"{generation}\"");
-    list.split(',')
-        .map(str::trim)
+    let lines = headers.get_all(header::IF_NONE_MATCH).into_iter();
+    lines
+        .filter_map(|line| line.to_str().ok())
+        .flat_map(|line| line.split(',').map(str::trim))
         .any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
 }
 
-/// `wait=SECONDS` of a query, within bounds; 0 without.
+/// `wait=SECONDS` of a query, within bounds; 0 without, or with what is no number.
 fn wait_s(query: Option<&str>) -> u64 {
     let pairs = query.unwrap_or_default().split('&');
-    let wait = pairs.filter_map(|pair| pair.strip_prefix("wait=")).next_back();
-    wait.and_then(|wait| wait.parse().ok()).unwrap_or(0).min(WAIT_S_MAX)
+    let wait = pairs.filter_map(|pair| pair.strip_prefix("wait=")).next_back().unwrap_or_default();
+    if wait.is_empty() || !wait.bytes().all(|byte| byte.is_ascii_digit()) {
+        return 0;
+    }
+    // A number that is too large to be read is larger than the bound.
+    wait.parse().map_or(WAIT_S_MAX, |wait: u64| wait.min(WAIT_S_MAX))
 }
 
 fn json(body: Bytes) -> Answer {
@@ -174,19 +193,37 @@ mod tests {
 
     #[test]
     fn entity_tags_are_compared_as_a_list() {
-        for (field, expected) in [
-            (None, false),
-            (Some("\"7\""), true),
-            (Some("W/\"7\""), true),
-            (Some("\"6\", \"7\""), true),
-            (Some("*"), true),
-            (Some("\"77\""), false),
-            (Some("7"), false),
-            (Some(""), false),
-        ] {
-            let value = field.map(HeaderValue::from_static);
-            assert_eq!(names(value.as_ref(), 7), expected, "{field:?}");
+        let cases: [(&[&'static str], bool); 12] = [
+            (&[], false),
+            (&["\"7\""], true),
+            (&["W/\"7\""], true),
+            (&["\"6\", \"7\""], true),
+            (&["*"], true),
+            (&["\"77\""], false),
+            (&["7"], false),
+            (&[""], false),
+            (&["\"6\"", "\"7\""], true),
+            (&["\"7\"", "\"6\""], true),
+            (&["\"5\"", "\"6\", W/\"7\""], true),
+            (&["\"5\"", "\"6\""], false),
+        ];
+        for (lines, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(header::IF_NONE_MATCH, HeaderValue::from_static(line));
+            }
+            assert_eq!(names(&headers, 7), expected, "{headers:?}");
         }
+    }
+
+    #[test]
+    fn the_page_says_what_a_listener_bears() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/health.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let bounds = limits();
+        let seconds = bounds.head_timeout.as_secs();
+        assert!(page.contains(&format!("{} connections", bounds.connections_max)));
+        assert!(page.contains(&format!("{seconds} to {} seconds", 2 * seconds)));
     }
 
     #[test]
@@ -196,7 +233,11 @@ mod tests {
             (Some("wait=30"), 30),
             (Some("a=1&wait=5"), 5),
             (Some("wait=61"), 60),
-            (Some("wait=99999999999999999999"), 0),
+            (Some("wait=18446744073709551615"), 60),
+            (Some("wait=18446744073709551616"), 60),
+            (Some("wait=99999999999999999999"), 60),
+            (Some("wait=6O"), 0),
+            (Some("wait=+5"), 0),
             (Some("wait=-1"), 0),
             (Some("wait="), 0),
             (Some("await=9"), 0),

@@ -3,7 +3,7 @@
 //!
 //! The lock is held for the time of one step of the machine, never while waiting.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use rt::{Context, Metrics, clock};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-use crate::maps::{Folder, Found};
+use crate::maps::Found;
 
 /// Changes of an edit that are written to the log.
 const CHANGES_SHOWN: usize = 20;
@@ -73,12 +73,11 @@ impl Desk {
     pub(crate) fn new(
         checker: Checker,
         first: Published,
-        folder: &Folder,
+        folder: &Path,
         findings: &[Finding],
         context: &Context,
     ) -> Self {
-        let maps =
-            MapsView { folder: folder.dir().to_owned(), loaded_ms: None, findings: Vec::new() };
+        let maps = MapsView { folder: folder.to_owned(), loaded_ms: None, findings: Vec::new() };
         let desk = Self {
             publisher: context.name.clone(),
             checker: Mutex::new(checker),

@@ -4,7 +4,9 @@ use std::future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health_proto::{Probe, ProbeResult};
+use health_proto::generation::Disbelieved;
+use health_proto::{Checker, Probe, ProbeResult};
+use model::time::utc;
 use model::{Family, Name, NodeState};
 use nodemap::NodeMap;
 use rt::metrics::{Gauge, health as metric};
@@ -71,7 +73,9 @@ impl Driver {
         let now = clock::now();
         let (due, map) = {
             let mut checker = self.desk.checker();
-            (checker.poll_due(now), checker.poll_publish(now))
+            let due_and_map = (checker.poll_due(now), checker.poll_publish(now));
+            log_disbelieved(&mut checker);
+            due_and_map
         };
         for probe in due {
             let prober = self.prober.clone();
@@ -102,6 +106,20 @@ impl Driver {
         let mut checker = self.desk.checker();
         checker.handle_result(clock::now(), probe.id, result);
         self.holding.set(i64::from(checker.is_holding()));
+    }
+}
+
+/// Says when generations ran ahead of the clock and are given up.
+pub(crate) fn log_disbelieved(checker: &mut Checker) {
+    if let Some(Disbelieved { generation, clock_ms }) = checker.take_disbelieved() {
+        tracing::error!(
+            generation,
+            of = utc(generation),
+            clock = utc(clock_ms),
+            "the last node map is from more than a day after what this host's clock says, so readers \
+             refused it: going on from the clock; check the clock, and which readers /status shows \
+             as ahead"
+        );
     }
 }
 

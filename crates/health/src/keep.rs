@@ -9,6 +9,7 @@ use rt::metrics::health as metric;
 use rt::{Context, Shutdown, file};
 use tokio::sync::watch;
 
+use crate::aside::aside;
 use crate::desk::{Desk, Published};
 
 /// How long a publication waits for the disk.
@@ -46,7 +47,8 @@ impl Keeper {
     /// Returns when `generation` is safely on disk; or failed to get there, or takes too long: then
     /// the task goes on trying, with this map or a later one.
     pub(crate) async fn wait_for(&mut self, generation: u64) {
-        let written = self.done.wait_for(|done| *done >= generation);
+        // Not `>=`: a generation may be lower than one before that nobody took.
+        let written = self.done.wait_for(|done| *done == generation);
         if tokio::time::timeout(DISK_WAIT, written).await.is_err() {
             tracing::warn!(generation, "the state directory is slow: publishing before the write");
         }
@@ -63,11 +65,8 @@ async fn write_all(
     loop {
         let Published { generation, document } = work.borrow_and_update().clone();
         let target = path.clone();
-        let write = tokio::task::spawn_blocking(move || file::write_atomic(&target, &document));
-        let written = match write.await {
-            Ok(written) => written,
-            Err(_) => return,
-        };
+        let write = aside(move || file::write_atomic(&target, &document));
+        let written = write.await.and_then(|written| written);
         dealt_with.send_replace(generation);
         let mut retry = Duration::MAX;
         if let Err(error) = written {

@@ -9,6 +9,7 @@
 //! 5. `drive`: the one loop that feeds the machine and does what it asks.
 //! 6. `keep`: the node map on disk.
 //! 7. `answer`: `/node-map` and `/status` over HTTP.
+//! 8. `aside`: reads and writes of files that may hang, kept off the runtime.
 //!
 //! # Invariants
 //! - All decisions are the machine's; this crate moves bytes.
@@ -16,6 +17,7 @@
 //!   than half a second or fails: then the clients' need goes first.
 //! - A maps folder with findings changes nothing but what is shown of it.
 //! - Bounded: probes under way, bytes read of each answer, connections, readers remembered.
+//! - A file system that hangs keeps nobody from stopping the process.
 //!
 //! Does not know what a client is, nor how nodes are chosen.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
@@ -30,11 +32,13 @@ use std::sync::Arc;
 use health_proto::{Checker, ParamsError};
 use nodemap::{AdminMap, Finding, NodeMap};
 use rt::listen::ListenError;
-use rt::{Context, clock, file, follow, listen};
+use rt::{Context, Shutdown, clock, file, follow, listen};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 mod answer;
+mod aside;
 mod desk;
 mod drive;
 mod keep;
@@ -44,9 +48,10 @@ mod probe;
 mod tests;
 
 use answer::Answerer;
+use aside::aside;
 use desk::{Desk, Published};
 use keep::Keeper;
-use maps::Folder;
+use maps::{Folder, Found};
 use probe::Prober;
 
 /// Name of the published node map in the state directory.
@@ -111,6 +116,9 @@ pub enum Error {
     /// There are no sound maps, and none of an earlier run either.
     #[error("the maps cannot be used:{}", lines(.0))]
     Maps(Vec<Finding>),
+    /// Nothing can be read without.
+    #[error("cannot start a thread that reads files")]
+    Thread(#[source] io::Error),
 }
 
 /// Each finding on a line of its own.
@@ -127,7 +135,8 @@ fn lines(findings: &[Finding]) -> String {
 pub struct Health {
     listeners: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    folder: Folder,
+    /// What edits of the maps folder bring.
+    edits: mpsc::Receiver<Found>,
     prober: Arc<Prober>,
     desk: Arc<Desk>,
     keeper: Keeper,
@@ -137,18 +146,19 @@ pub struct Health {
 }
 
 impl Health {
-    /// Reads the maps and the last run's node map, publishes, and opens the listeners. Reads and
-    /// writes files; must be called inside a tokio runtime.
+    /// Reads the maps and the last run's node map, publishes, and opens the listeners. Takes as long
+    /// as the file systems do, and may be given up while it waits for them.
     ///
     /// # Errors
     /// What stands in the way of starting. Faulty maps do only when there is no earlier node map to
     /// go on with: a checker that restarts must not stop because of an edit.
-    pub fn bind(params: Params, context: Context) -> Result<Self, Error> {
+    pub async fn bind(params: Params, context: Context) -> Result<Self, Error> {
         params.probe.timing.check().map_err(Error::Timing)?;
         let timing = params.probe.timing;
         let prober = Prober::new(params.probe).map_err(Error::Path)?;
-        let last = load_last(&context);
-        let (folder, found) = Folder::open(params.maps);
+        let (dir, last_path) = (params.maps.clone(), published_path(&context.state_dir));
+        let read = aside(move || (load_last(&last_path), Folder::open(dir)));
+        let (last, (mut folder, found)) = read.await.map_err(Error::Thread)?;
         let (map, findings) = initial_map(found, last.as_ref())?;
         let mut listeners = Vec::new();
         for address in params.listen {
@@ -159,15 +169,16 @@ impl Health {
         let name = context.name.clone();
         let mut checker = Checker::new(timing, name, map, last.as_ref(), now, clock::dice());
         let first = checker.poll_publish(now);
+        drive::log_disbelieved(&mut checker);
         let published = first.as_ref().map(Published::of).unwrap_or_default();
-        let desk = Arc::new(Desk::new(checker, published, &folder, &findings, &context));
+        let desk = Arc::new(Desk::new(checker, published, &params.maps, &findings, &context));
         let keeper = Keeper::start(published_path(&context.state_dir), &desk, &context);
         let status = desk.clone();
         context.status.set("health", move || status.show());
         Ok(Self {
             listeners,
             addresses: addresses.map_err(Error::Address)?,
-            folder,
+            edits: maps::watch(move || folder.look()).map_err(Error::Thread)?,
             prober: Arc::new(prober),
             desk,
             keeper,
@@ -195,7 +206,7 @@ impl Health {
                 serve::http(listener, answerer, answer::limits(), counters, stop).await;
             });
         }
-        tasks.spawn(maps::watch(self.folder, self.desk.clone(), shutdown.clone()));
+        tasks.spawn(take_edits(self.edits, self.desk.clone(), shutdown.clone()));
         let Self { desk, prober, keeper, first, context, .. } = self;
         let driver = drive::Driver::new(desk, prober, keeper, first, &context);
         driver.run(&shutdown).await;
@@ -208,14 +219,33 @@ impl Health {
 /// # Errors
 /// As [`Health::bind`].
 pub async fn run(params: Params, context: Context) -> Result<(), Error> {
-    Health::bind(params, context)?.serve().await;
+    let shutdown = context.shutdown.clone();
+    let bound = tokio::select! {
+        bound = Health::bind(params, context) => bound?,
+        () = shutdown.wait() => return Ok(()),
+    };
+    bound.serve().await;
     Ok(())
 }
 
+/// Takes over what edits of the maps bring, until shutdown.
+async fn take_edits(mut edits: mpsc::Receiver<Found>, desk: Arc<Desk>, shutdown: Shutdown) {
+    loop {
+        let found = tokio::select! {
+            found = edits.recv() => found,
+            () = shutdown.wait() => return,
+        };
+        let Some(found) = found else {
+            tracing::error!("edits of the maps are not noticed any more, by a defect: restart");
+            return;
+        };
+        desk.take_maps(found);
+    }
+}
+
 /// The node map of the last run.
-fn load_last(context: &Context) -> Option<NodeMap> {
-    let path = published_path(&context.state_dir);
-    let bytes = match file::read_bounded(&path, follow::NODE_MAP_BYTES_MAX as u64) {
+fn load_last(path: &Path) -> Option<NodeMap> {
+    let bytes = match file::read_bounded(path, follow::NODE_MAP_BYTES_MAX as u64) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         Err(error) => {

@@ -3,13 +3,14 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
+use std::{io, thread};
 
 use nodemap::{AdminMap, Finding, admin};
-use rt::{Shutdown, file};
+use rt::file;
+use tokio::sync::mpsc;
 
-use crate::desk::Desk;
+use crate::aside;
 
 /// How often the folder is looked at. A change is taken over at the second look that sees it, so
 /// that a file half written is not mistaken for an edit: within two looks, under 500 ms.
@@ -30,17 +31,12 @@ pub(crate) struct Folder {
 }
 
 impl Folder {
-    /// Reads the folder.
+    /// Reads the folder. As [`Folder::look`], may block for as long as its file system does.
     pub(crate) fn open(dir: PathBuf) -> (Self, Found) {
         // The fingerprint is taken before reading: an edit in between is found by the next look.
         let read = fingerprint(&dir);
         let found = admin::load_dir(&dir);
         (Self { dir, read, changing: None }, found)
-    }
-
-    /// The folder.
-    pub(crate) fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Reads the folder again if it has changed and the last look saw the same change.
@@ -86,23 +82,25 @@ fn fingerprint(dir: &Path) -> u64 {
     hasher.finish()
 }
 
-/// Looks at the folder for as long as the process runs.
-pub(crate) async fn watch(mut folder: Folder, desk: Arc<Desk>, shutdown: Shutdown) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(LOOK_EVERY) => {}
-            () = shutdown.wait() => return,
+/// Looks with `look` again and again, and gives what that brings; ends some time after nobody takes
+/// it any more. A look may hang for ever without keeping anybody from ending.
+///
+/// # Errors
+/// There is no thread to be had.
+pub(crate) fn watch(
+    mut look: impl FnMut() -> Option<Found> + Send + 'static,
+) -> io::Result<mpsc::Receiver<Found>> {
+    let (sender, receiver) = mpsc::channel(1);
+    aside::start(move || {
+        while !sender.is_closed() {
+            if let Some(found) = look() {
+                // Fails only when nobody takes it, which ends the loop.
+                let _ = sender.blocking_send(found);
+            }
+            thread::sleep(LOOK_EVERY);
         }
-        let looked = tokio::task::spawn_blocking(move || {
-            let found = folder.look();
-            (folder, found)
-        });
-        let Ok((back, found)) = looked.await else { return };
-        folder = back;
-        if let Some(found) = found {
-            desk.take_maps(found);
-        }
-    }
+    })?;
+    Ok(receiver)
 }
 
 #[cfg(test)]
@@ -188,6 +186,40 @@ mod tests {
         assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.3"]);
         fs::rename(at("maps"), at("old")).unwrap();
         fs::rename(at("one"), at("maps")).unwrap();
+        assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.1"]);
+    }
+
+    #[test]
+    fn what_is_no_file_is_a_finding_and_hangs_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mut whole = fs::File::create(at("a.toml")).unwrap();
+        io::Write::write_all(&mut whole, maps_of(&[("a", "192.0.2.1")]).as_bytes()).unwrap();
+        let (mut folder, found) = Folder::open(dir.path().to_owned());
+        assert!(found.is_ok());
+        std::os::unix::fs::symlink("/dev/zero", at("b.toml")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(at("c.toml")).status().unwrap().success());
+        assert_eq!(folder.look(), None);
+        let findings = folder.look().unwrap().unwrap_err();
+        let problems: Vec<&str> = findings.iter().map(|f| f.problem.as_str()).collect();
+        assert_eq!(problems, ["is a device, not a file", "is a named pipe, not a file"]);
+        fs::remove_file(at("b.toml")).unwrap();
+        fs::remove_file(at("c.toml")).unwrap();
+        assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.1"]);
+    }
+
+    /// An editor or a script that truncates the file and writes it anew, with looks in between.
+    #[test]
+    fn a_file_emptied_for_a_while_is_a_finding_until_it_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("all.toml");
+        fs::write(&path, maps_of(&[("a", "192.0.2.1")])).unwrap();
+        let (mut folder, _) = Folder::open(dir.path().to_owned());
+        fs::write(&path, "").unwrap();
+        assert_eq!(folder.look(), None);
+        assert!(folder.look().unwrap().is_err());
+        assert_eq!(folder.look(), None);
+        fs::write(&path, maps_of(&[("a", "192.0.2.1")])).unwrap();
         assert_eq!(addresses(&mut folder).unwrap(), ["192.0.2.1"]);
     }
 

@@ -108,6 +108,14 @@ pub(crate) struct Span<K> {
     pub(crate) record: u32,
 }
 
+/// What is no file, such as a pipe or a device, might never end.
+fn read_file(file: &Path) -> std::io::Result<Vec<u8>> {
+    if !std::fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    std::fs::read(file)
+}
+
 /// A whole database, decoded.
 #[derive(Debug)]
 pub(crate) struct Database {
@@ -121,8 +129,8 @@ pub(crate) struct Database {
 
 impl Database {
     pub(crate) fn open(file: &Path, provides: Provides) -> Result<Self, OpenError> {
-        let bytes = std::fs::read(file)
-            .map_err(|source| OpenError::Read { file: file.to_owned(), source })?;
+        let bytes =
+            read_file(file).map_err(|source| OpenError::Read { file: file.to_owned(), source })?;
         Self::read(file, bytes, provides)
     }
 

@@ -26,6 +26,29 @@ impl Now {
     }
 }
 
+/// Unix milliseconds as `2026-11-30 12:00:00Z`, by the civil calendar in 400-year eras.
+pub fn utc(ms: u64) -> String {
+    let seconds = ms / 1000;
+    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (year, month, day) = civil(days);
+    let (hour, minute) = (second / 3600, second % 3600 / 60);
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (H. Hinnant, "chrono-compatible low-level
+/// date algorithms": years begin in March, so that the leap day is the last).
+#[allow(clippy::arithmetic_side_effects)] // days come from u64 milliseconds: nothing here overflows
+fn civil(days: u64) -> (u64, u64, u64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
 /// A seeded source of randomness: the same seed gives the same throws.
 #[derive(Clone, Debug)]
 pub struct Dice(fastrand::Rng);
@@ -59,6 +82,19 @@ impl Dice {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn unix_time_prints_by_the_calendar() {
+        for (ms, expected) in [
+            (0, "1970-01-01 00:00:00Z"),
+            (951_782_399_999, "2000-02-28 23:59:59Z"),
+            (951_782_400_000, "2000-02-29 00:00:00Z"),
+            (4_107_542_400_000, "2100-03-01 00:00:00Z"),
+            (u64::MAX, "584556019-04-03 14:25:51Z"),
+        ] {
+            assert_eq!(utc(ms), expected, "{ms}");
+        }
+    }
 
     #[test]
     fn pick_never_takes_weight_zero_and_follows_the_shares() {

@@ -183,31 +183,14 @@ fn write_node(f: &mut fmt::Formatter<'_>, node: &NodeStep, width: usize) -> fmt:
         // Of maps that were never published.
         Some(state) if state.since_ms == 0 => writeln!(f, "  ({}: {})", state.state, state.reason),
         Some(state) => {
-            writeln!(f, "  ({} since {}: {})", state.state, utc(state.since_ms), state.reason)
+            writeln!(
+                f,
+                "  ({} since {}: {})",
+                state.state,
+                model::time::utc(state.since_ms),
+                state.reason
+            )
         }
         None => writeln!(f),
     }
-}
-
-/// Unix milliseconds as `2026-11-30 12:00:00Z`, by the civil calendar in 400-year eras.
-fn utc(ms: u64) -> String {
-    let seconds = ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    let (hour, minute) = (second / 3600, second % 3600 / 60);
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}Z", second % 60)
-}
-
-/// Year, month and day of a day counted from 1970-01-01 (H. Hinnant, "chrono-compatible low-level
-/// date algorithms": years begin in March, so that the leap day is the last).
-#[allow(clippy::arithmetic_side_effects)] // days come from u64 milliseconds: nothing here overflows
-fn civil(days: u64) -> (u64, u64, u64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }

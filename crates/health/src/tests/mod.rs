@@ -89,9 +89,9 @@ impl Home {
         context(&self.dir.path().join("state"))
     }
 
-    fn start(&self) -> Running {
+    async fn start(&self) -> Running {
         let context = self.context();
-        let health = Health::bind(self.params(), context.clone()).unwrap();
+        let health = Health::bind(self.params(), context.clone()).await.unwrap();
         let address = health.addresses()[0];
         Running { address, context, task: tokio::spawn(health.serve()) }
     }

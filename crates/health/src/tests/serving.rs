@@ -5,6 +5,7 @@ use std::fs;
 use http::StatusCode;
 use model::{Family, State};
 use nodemap::NodeMap;
+use rt::clock;
 use rt::follow::{self, FollowParams, Source};
 use rt::metrics::health as metric;
 
@@ -19,7 +20,7 @@ const TWO: &[(&str, &str)] = &[("a", "192.0.2.1"), ("b", "192.0.2.2")];
 async fn a_node_dies_in_many_ways_and_returns_each_time() {
     let (mut a, b) = (Node::new(Mood::well()).await, Node::new(Mood::well()).await);
     let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("b", State::Up).await;
     let deaths = [
         (None, "connect refused"),
@@ -56,7 +57,7 @@ async fn a_node_dies_in_many_ways_and_returns_each_time() {
 async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
     let node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node).with("192.0.2.2", &node);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
 
     home.write(&maps_of(TWO));
@@ -79,10 +80,48 @@ async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
 }
 
 #[tokio::test]
+async fn a_maps_file_emptied_for_a_while_takes_nothing_off_the_air() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    let running = home.start().await;
+    running.node_is("a", State::Up).await;
+    let findings =
+        |status: &serde_json::Value| status["maps"]["findings"].as_array().unwrap().len();
+    let before = running.map().await;
+    home.write("");
+    running.status_where("no node, no zone, no project", |status| findings(status) == 3).await;
+    assert_eq!(running.map().await.map, before.map);
+    home.write(&maps_of(ONE));
+    running.status_where("no findings", |status| findings(status) == 0).await;
+    assert_eq!(running.map().await.map, before.map);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_generation_from_the_far_future_is_not_gone_on_from() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    for far in [u64::MAX, u64::MAX - 1, clock::now().wall_ms + 2 * follow::AHEAD_MS_MAX] {
+        let running = home.start().await;
+        let mut last = running.map().await;
+        running.stop().await;
+        last.generation = far;
+        fs::write(home.state_file(), last.to_json()).unwrap();
+        let running = home.start().await;
+        running.node_is("a", State::Up).await;
+        let generation = running.map().await.generation;
+        assert!(generation <= clock::now().wall_ms + follow::AHEAD_MS_MAX, "{generation}");
+        running.stop().await;
+        let kept = NodeMap::parse(&fs::read(home.state_file()).unwrap()).unwrap();
+        assert!(kept.generation >= generation && kept.generation < far, "{}", kept.generation);
+    }
+}
+
+#[tokio::test]
 async fn a_drained_node_is_out_with_its_reason_and_probed_on() {
     let (mut a, b) = (Node::new(Mood::well()).await, Node::new(Mood::well()).await);
     let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
     running.node_is("b", State::Up).await;
     home.write(&maps_of(TWO).replace("[node.b]", "drain = \"new disks\"\n[node.b]"));
@@ -106,14 +145,14 @@ async fn a_drained_node_is_out_with_its_reason_and_probed_on() {
 async fn a_restart_goes_on_with_the_last_states_above_the_last_generation() {
     let (a, b) = (Node::new(Mood::well()).await, Node::new(Mood::says("nonsense\r\n\r\n")).await);
     let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &a).with("192.0.2.2", &b);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
     let before = running.node_is("b", State::Down).await;
     running.stop().await;
     let last = NodeMap::parse(&fs::read(home.state_file()).unwrap()).unwrap();
 
     // Nobody runs the loop yet: this is the map of the start itself.
-    let health = Health::bind(home.params(), home.context()).unwrap();
+    let health = Health::bind(home.params(), home.context()).await.unwrap();
     let first = health.desk.subscribe().borrow().clone();
     let first = NodeMap::parse(&first.document).unwrap();
     assert!(first.generation > last.generation);
@@ -125,7 +164,7 @@ async fn a_restart_goes_on_with_the_last_states_above_the_last_generation() {
 
     // A faulty edit must not keep a checker from restarting.
     home.write("[node.a]\n");
-    let running = home.start();
+    let running = home.start().await;
     running.status_where("findings", |s| s["maps"]["findings"][0].is_string()).await;
     let map = running.map_where("confirmed", |m| of(m, "b").reason == "answer is not HTTP").await;
     assert_eq!(map.map.nodes.len(), 2);
@@ -133,7 +172,7 @@ async fn a_restart_goes_on_with_the_last_states_above_the_last_generation() {
 
     // Without an earlier map there is nothing to go on with: all findings at once.
     fs::remove_file(home.state_file()).unwrap();
-    let error = Health::bind(home.params(), home.context()).unwrap_err();
+    let error = Health::bind(home.params(), home.context()).await.unwrap_err();
     assert!(matches!(&error, Error::Maps(findings) if findings.len() >= 2), "{error}");
     assert!(error.to_string().contains("all.toml:1: node.a"), "{error}");
 }
@@ -142,7 +181,7 @@ async fn a_restart_goes_on_with_the_last_states_above_the_last_generation() {
 async fn readers_poll_wait_and_overtake() {
     let mut node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
 
     let whole = running.get("/node-map", &[]).await;
@@ -193,7 +232,7 @@ async fn readers_poll_wait_and_overtake() {
 async fn a_follower_has_a_death_by_its_waiting_poll() {
     let mut node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
-    let running = home.start();
+    let running = home.start().await;
     let reader = Home::new("");
     let context = super::context(reader.dir.path());
     let url = format!("http://{}/node-map", running.address).parse().unwrap();
@@ -216,7 +255,7 @@ async fn a_follower_has_a_death_by_its_waiting_poll() {
 async fn status_shows_every_address_with_its_probes() {
     let node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
-    let running = home.start();
+    let running = home.start().await;
     let up = running.node_is("a", State::Up).await;
     let status = running.status().await;
     assert_eq!(status["format"], 1);
@@ -239,7 +278,7 @@ async fn status_shows_every_address_with_its_probes() {
 async fn a_stop_ends_the_polls_that_wait() {
     let node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
     let map = running.map().await;
     let tag = format!("\"{}\"", map.generation);
@@ -262,7 +301,7 @@ async fn a_state_directory_that_cannot_be_written_stops_nothing() {
     let mut node = Node::new(Mood::well()).await;
     let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
     fs::create_dir_all(home.state_file().join("in-the-way")).unwrap();
-    let running = home.start();
+    let running = home.start().await;
     running.node_is("a", State::Up).await;
     node.refuses().await;
     running.node_is("a", State::Down).await;

@@ -32,6 +32,15 @@ fn what_is_missing_or_no_database_is_refused_by_name() {
             missing.display()
         )
     );
+    // Neither would ever end.
+    let zero = directory.path().join("zero.mmdb");
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    let pipe = directory.path().join("pipe.mmdb");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for file in [zero, pipe] {
+        let error = Locator::open(Some(&file), None).unwrap_err();
+        assert!(matches!(&error, OpenError::Read { .. }), "{error}");
+    }
     for bytes in [&b""[..], b"<html>quota exceeded</html>", &whole()[..200]] {
         let file = file_of(bytes);
         let error = Locator::open(path(&file), None).unwrap_err();
