@@ -391,5 +391,8 @@ async fn many_fills_share_the_memory_of_two_blocks() {
     }
     crowd.join_all().await;
     assert_eq!(master.sent(), 20 * LENGTH as u64);
-    assert_eq!(edge.status()["edge"]["block_buffers_free"], 2);
+    // The last bytes reach their client before their block is stored and its buffer free.
+    while edge.status()["edge"]["block_buffers_free"] != 2 {
+        tokio::task::yield_now().await;
+    }
 }
