@@ -7,6 +7,7 @@
 //! The first question asks for no more than its client needs: for a range, the blocks that it
 //! touches, so that the tail of a cold object takes one round trip.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use http_cache::errors::{Meaning, may_replace, meaning};
 use http_cache::hygiene::fill_request;
 use http_cache::range::Spec;
 use http_cache::{
-    ContentRange, NoCache, Request, StoredHead, Target, merge_304, range_headers,
+    ContentRange, NoCache, Reply, Request, StoredHead, Target, merge_304, range_headers,
     revalidation_headers, same_representation, storable,
 };
 use rt::clock;
@@ -31,6 +32,8 @@ use crate::upstream::Answer;
 
 /// How long an answer that may not be kept keeps later requests from waiting for each other.
 const PASS_MS: u64 = 60_000;
+/// The same for an answer that neither is kept nor replaces what is held: a refusal, another status.
+const PASS_OTHER_MS: u64 = 1000;
 /// After a failed revalidation the next is tried this much later.
 const RETRY_MS: u64 = 1000;
 /// The same when a master said that the object is gone: removal needs it twice, 30 s apart.
@@ -108,16 +111,24 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
             }
         };
         let status = answer.parts.status;
+        if !question.is_answered_by(&answer.reply()) {
+            let why = Failure::Protocol;
+            ask.project.handle_failed(master, why, clock::now());
+            note(&mut worst, Trouble::Silent(master, why));
+            continue;
+        }
         match meaning(status) {
             Meaning::NotModified => match confirm(edge, &ask, &answer) {
                 Some(answered) => return answered,
                 None => {
+                    ask.project.handle_ok(master);
                     question.conditional = false;
                     tried.pop();
                 }
             },
             Meaning::Changed if question.range.is_some() => {
                 // The range lies outside: the whole tells what there is.
+                ask.project.handle_ok(master);
                 question.range = None;
                 tried.pop();
             }
@@ -146,10 +157,10 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
 
 /// Each master once; one that is being skipped only while there is nothing to tell the client.
 fn next_master(ask: &Ask, tried: &[MasterId], worst: Option<&Trouble>) -> Option<MasterId> {
-    let now = clock::now();
-    let master = ask.project.choose(now, tried).filter(|m| !tried.contains(m))?;
+    let choice = ask.project.choose(clock::now(), tried)?;
     let told = worst.is_some_and(|t| t.rank() > 0);
-    (!told || !ask.project.is_skipped(master, now)).then_some(master)
+    let is_useless = tried.contains(&choice.master) || (told && choice.skipped);
+    (!is_useless).then_some(choice.master)
 }
 
 fn note(worst: &mut Option<Trouble>, trouble: Trouble) {
@@ -177,8 +188,8 @@ fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
 struct Question {
     /// With the preconditions of a revalidation.
     conditional: bool,
-    /// Value of `Range`.
-    range: Option<String>,
+    /// What is asked for; `None`: everything.
+    range: Option<Part>,
 }
 
 impl Question {
@@ -188,34 +199,80 @@ impl Question {
             extra = revalidation_headers(&held.head);
         }
         if let Some(range) = &self.range {
-            let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
+            let range = HeaderValue::try_from(range.to_string()).map_err(|_| Failure::Protocol)?;
             extra.insert(header::RANGE, range);
         }
         let headers = fill_request(&ask.headers, &edge.me, &extra);
         edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers).await
     }
+
+    /// Whether an answer is one to this question at all: a 304 only where it was conditional, a 206
+    /// only with a range that begins where it was asked to. Another comes from a broken master.
+    fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
+        match reply.status {
+            StatusCode::NOT_MODIFIED => self.conditional,
+            StatusCode::PARTIAL_CONTENT => match ContentRange::of(reply.headers) {
+                Some(ContentRange::Part { first, last, complete }) => {
+                    self.range.is_some_and(|asked| asked.is_begun_by(first, last, complete))
+                }
+                _ => false,
+            },
+            _ => true,
+        }
+    }
+}
+
+/// A part asked for by `Range`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// From a byte on, to a byte or the end.
+    From(u64, Option<u64>),
+    /// So many last bytes.
+    Suffix(u64),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::From(first, Some(last)) => write!(f, "bytes={first}-{last}"),
+            Self::From(first, None) => write!(f, "bytes={first}-"),
+            Self::Suffix(bytes) => write!(f, "bytes=-{bytes}"),
+        }
+    }
+}
+
+impl Part {
+    /// Whether the bytes `first..=last` of `complete` have the first one asked for. They may be
+    /// fewer than asked for (RFC 9110 section 15.3.7): further ones are asked for then.
+    fn is_begun_by(self, first: u64, last: u64, complete: Option<u64>) -> bool {
+        let asked = match (self, complete) {
+            (Self::From(asked, _), _) => asked,
+            (Self::Suffix(bytes), Some(complete)) => complete.saturating_sub(bytes),
+            // Nobody can tell.
+            (Self::Suffix(_), None) => first,
+        };
+        (first..=last).contains(&asked)
+    }
 }
 
 /// What a first question asks for: the blocks of the client's first range; for a HEAD the first
 /// block; `None`: everything.
-fn first_range(block: u64, request: &Request) -> Option<String> {
+fn first_range(block: u64, request: &Request) -> Option<Part> {
     if request.head {
-        return Some(format!("bytes=0-{}", block.saturating_sub(1)));
+        return Some(Part::From(0, Some(block.saturating_sub(1))));
     }
     let aligned = |at: u64| at.checked_div(block).unwrap_or(0).saturating_mul(block);
     match *request.range.as_ref()?.specs().first()? {
         Spec::From { first, last: Some(last) } if last < OFFSET_MAX => {
             let end = aligned(last).saturating_add(block).saturating_sub(1);
-            Some(format!("bytes={}-{end}", aligned(first)))
+            Some(Part::From(aligned(first), Some(end)))
         }
         Spec::From { first, .. } => {
             let start = aligned(first);
-            (start > 0).then(|| format!("bytes={start}-"))
+            (start > 0).then_some(Part::From(start, None))
         }
         // Up to one block more, so that the suffix's first block comes whole.
-        Spec::Suffix(suffix) => {
-            Some(format!("bytes=-{}", suffix.saturating_add(block.saturating_sub(1))))
-        }
+        Spec::Suffix(suffix) => Some(Part::Suffix(suffix.saturating_add(block.saturating_sub(1)))),
     }
 }
 
@@ -377,13 +434,21 @@ impl Begun {
 /// An answer that is not kept: for its requester alone.
 fn refuse(edge: &Edge, ask: &Ask, question: &Question, answer: Answer, why: NoCache) -> Answered {
     let status = answer.parts.status;
-    if meaning(status) == Meaning::Good {
-        if let Some(held) = &ask.held {
+    let now = clock::now();
+    let is_content = matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT);
+    let is_good = meaning(status) == Meaning::Good;
+    match &ask.held {
+        None if is_good => edge.memos.renew(&ask.key, |memo| memo.set_pass(now, PASS_MS, why)),
+        Some(held) if is_content => {
             // What is held was replaced at its origin by something that may not be kept.
             edge.discard(held);
+            edge.memos.renew(&ask.key, |memo| memo.set_pass(now, PASS_MS, why));
         }
-        edge.memos.clear(&ask.key);
-        edge.memos.update(&ask.key, |memo| memo.set_pass(clock::now(), PASS_MS, why));
+        // Nobody waits to hear the same after others.
+        held => edge.memos.update(&ask.key, |memo| {
+            memo.suspect |= is_good && held.is_some();
+            memo.set_pass(now, PASS_OTHER_MS, NoCache::Error);
+        }),
     }
     let partial = status == StatusCode::PARTIAL_CONTENT && question.range.is_some();
     let payload = if partial || why.ask_for_client() {
@@ -456,7 +521,31 @@ mod tests {
                 headers.insert(header::RANGE, value);
             }
             let request = Request::parse(&method, &"/a".parse().unwrap(), &headers).unwrap();
-            assert_eq!(first_range(100, &request).as_deref(), expected, "{method} {range}");
+            let asked = first_range(100, &request).map(|part| part.to_string());
+            assert_eq!(asked.as_deref(), expected, "{method} {range}");
+        }
+    }
+
+    #[test]
+    fn a_partial_answer_begins_where_it_was_asked_to() {
+        let (some, end) = (Part::From(100, Some(199)), Part::From(100, None));
+        for (asked, first, last, complete, want) in [
+            (some, 100, 199, Some(1000), true),
+            (some, 100, 150, Some(151), true),
+            (some, 0, 999, Some(1000), true),
+            (some, 100, 199, None, true),
+            (some, 101, 199, Some(1000), false),
+            (some, 0, 99, Some(1000), false),
+            (some, 200, 299, Some(1000), false),
+            (end, 100, 999, Some(1000), true),
+            (end, 0, 50, Some(1000), false),
+            (Part::Suffix(100), 900, 999, Some(1000), true),
+            (Part::Suffix(100), 0, 49, Some(50), true),
+            (Part::Suffix(100), 0, 99, Some(1000), false),
+            (Part::Suffix(100), 7, 9, None, true),
+        ] {
+            let got = asked.is_begun_by(first, last, complete);
+            assert_eq!(got, want, "{asked} {first}-{last}/{complete:?}");
         }
     }
 }

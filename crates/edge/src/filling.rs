@@ -165,7 +165,7 @@ impl Filling {
         let conditions = object.conditions();
         let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
         let portable = matches!(validator(&object.head), Some(Validator::Strong(_)));
-        let bound = || first.or_else(|| object.project.choose(clock::now(), &[]));
+        let bound = || first.or_else(|| object.project.choose(clock::now(), &[]).map(|c| c.master));
         let only = if portable { None } else { bound() };
         let masters = object.project.masters.len();
         let state = State {
@@ -342,7 +342,8 @@ impl Filling {
     fn drive(self: &Arc<Self>, state: &mut State) {
         let now = clock::now();
         let choose = |tried: &[MasterId]| {
-            self.conditions.as_ref().and_then(|_| self.object.project.choose(now, tried))
+            let project = self.conditions.as_ref().map(|_| &self.object.project)?;
+            project.choose(now, tried).map(|choice| choice.master)
         };
         let mut failed = false;
         while let Some(output) = state.fill.poll(&|block| self.object.rep.has(block), &choose) {

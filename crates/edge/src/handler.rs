@@ -25,15 +25,21 @@ use crate::counters::Served;
 use crate::deliver::{Delivered, deliver};
 use crate::fetch::Ask;
 use crate::flight::{self, How, Outcome, Payload, Seat};
+use crate::host::host_of;
 use crate::memo::Memo;
 use crate::project::Project;
 use crate::state::{Edge, Object};
 
 /// Health of this edge, on any host.
 const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
-/// Rounds of one request. Each round that ends without an answer served another client or saw an
-/// object change.
+/// Rounds of one request in all.
 const ROUNDS_MAX: u32 = 100;
+/// After so many answers that were for other clients alone a request asks for itself: nobody waits
+/// in a line.
+const ALONE_MAX: u32 = 5;
+/// After so many changes of the object before its answer began a request gives up: each of them was
+/// a question to a master.
+const CHANGES_MAX: u32 = 5;
 
 /// Answers clients.
 #[derive(Debug)]
@@ -55,14 +61,14 @@ async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>) -> Answered {
         return (health(edge, request.method()), Served::Health);
     }
     let refused = |status, words| (answers::text(status, words), Served::Refused);
-    let Some(host) = host_of(request) else {
-        return refused(StatusCode::BAD_REQUEST, "a request has exactly one Host");
+    let Some(host) = host_of(request.version(), request.uri(), request.headers()) else {
+        return refused(StatusCode::BAD_REQUEST, "a request has exactly one Host, and a right one");
     };
     let projects = edge.projects.load();
     if projects.generation == 0 {
         return (answers::no_node_map(), Served::Refused);
     }
-    let Some(project) = projects.of_host(&host).cloned() else {
+    let Some(project) = projects.of_host(host).cloned() else {
         return refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here");
     };
     drop(projects);
@@ -101,19 +107,6 @@ fn health(edge: &Edge, method: &Method) -> Response<Body> {
         *response.body_mut() = Body::empty();
     }
     response
-}
-
-/// The host asked for: of the target in absolute form, else the one `Host` field.
-fn host_of(request: &Request<Incoming>) -> Option<String> {
-    if let Some(authority) = request.uri().authority() {
-        return Some(authority.host().to_owned());
-    }
-    let mut hosts = request.headers().get_all(header::HOST).iter();
-    match (hosts.next(), hosts.next()) {
-        (Some(host), None) => host.to_str().ok().map(str::to_owned),
-        (None, None) if request.version() < http::Version::HTTP_11 => Some(String::new()),
-        _ => None,
-    }
 }
 
 fn is_known(method: &Method) -> bool {
@@ -159,16 +152,37 @@ impl Asked<'_> {
     }
 }
 
-/// What one round came to; `None`: go round again.
-type Round = Option<Answered>;
+/// Why a request goes round again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    /// What is held was not what was looked at a moment before.
+    Moved,
+    /// What came was for another client alone.
+    Alone,
+    /// The object changed before its answer began.
+    Changed,
+}
+
+/// What one round came to.
+type Round = Result<Answered, Again>;
 
 async fn get(asked: &Asked<'_>) -> Answered {
+    let (mut alone, mut changes) = (0u32, 0u32);
     for _ in 0..ROUNDS_MAX {
-        if let Some(answered) = round(asked).await {
-            return answered;
+        match round(asked).await {
+            Ok(answered) => return answered,
+            Err(Again::Moved) => {}
+            Err(Again::Alone) => alone = alone.saturating_add(1),
+            Err(Again::Changed) => changes = changes.saturating_add(1),
+        }
+        if changes >= CHANGES_MAX {
+            return asked.failed(Failure::Changed, "-", false);
+        }
+        if alone >= ALONE_MAX {
+            break;
         }
     }
-    asked.failed(Failure::Changed, "-", false)
+    pass(asked, NoCache::Error).await
 }
 
 async fn round(asked: &Asked<'_>) -> Round {
@@ -178,12 +192,12 @@ async fn round(asked: &Asked<'_>) -> Round {
     let memo = edge.memos.get(key);
     let step = next_step(request, held.as_ref().map(|o| &o.head), now, &edge.policy);
     match (suspicious(step, &memo), held) {
-        (Step::Pass(why), _) => Some(pass(asked, why).await),
+        (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
             let mut response = answers::text(StatusCode::GATEWAY_TIMEOUT, "not held here");
             let status = CacheStatus::default().with_detail("only-if-cached");
             status.add(response.headers_mut(), &edge.me);
-            Some((response, Served::Refused))
+            Ok((response, Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
             let status =
@@ -202,6 +216,9 @@ async fn round(asked: &Asked<'_>) -> Round {
             serve(asked, held, status, Served::Stale).await
         }
         (Step::Revalidate { why, stale_on_error }, Some(held)) => {
+            if let Some(word) = memo.pass_held(now) {
+                return Ok(pass(asked, word).await);
+            }
             fly(asked, Some(held), why, stale_on_error).await
         }
         (_, None) => fetch(asked, &memo).await,
@@ -226,10 +243,10 @@ async fn fetch(asked: &Asked<'_>, memo: &Memo) -> Round {
         if status.is_server_error() {
             asked.note_failed("status", status, "-");
         }
-        return Some((answers::negative(asked.edge, status), Served::Negative));
+        return Ok((answers::negative(asked.edge, status), Served::Negative));
     }
     if let Some(why) = memo.pass(now) {
-        return Some(pass(asked, why).await);
+        return Ok(pass(asked, why).await);
     }
     fly(asked, None, Forward::UriMiss, false).await
 }
@@ -266,7 +283,7 @@ async fn fly(
     let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
         Seat::First(flight) => (flight, true),
         Seat::Joined(flight) => (flight, false),
-        Seat::Stale => return None,
+        Seat::Stale => return Err(Again::Moved),
     };
     let outcome = match spare {
         None => flight.outcome().await,
@@ -305,8 +322,8 @@ async fn fly(
             };
             finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
         }
-        Outcome::Alone if first => Some(alone(asked, payload, why, is_held).await),
-        Outcome::Alone => None,
+        Outcome::Alone if first => Ok(alone(asked, payload, why, is_held).await),
+        Outcome::Alone => Err(Again::Alone),
     }
 }
 
@@ -340,12 +357,12 @@ async fn serve(asked: &Asked<'_>, held: Arc<Object>, status: CacheStatus, served
 /// An answer, another round, or an error.
 async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: Served) -> Round {
     match result {
-        Ok(delivered) => Some((delivered.response, served)),
+        Ok(delivered) => Ok((delivered.response, served)),
         // Nothing of the old representation was sent: the client gets the new one.
-        Err(Failure::Changed) => None,
+        Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.
-        Err(Failure::Disk) => Some(pass(asked, NoCache::Disk).await),
-        Err(why) => Some(asked.failed(why, "-", true)),
+        Err(Failure::Disk) => Ok(pass(asked, NoCache::Disk).await),
+        Err(why) => Ok(asked.failed(why, "-", true)),
     }
 }
 
@@ -356,8 +373,8 @@ async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let mut tried = Vec::new();
     let mut worst = (Failure::Connect, "-".to_owned());
     loop {
-        let next = project.choose(clock::now(), &tried).filter(|m| !tried.contains(m));
-        let Some(master) = next else { break };
+        let next = project.choose(clock::now(), &tried).map(|choice| choice.master);
+        let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
         tried.push(master);
         let headers = pass_request(&asked.headers, &edge.me);
         match edge.upstream.ask(project, master, method, &request.target, headers).await {

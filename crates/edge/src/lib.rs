@@ -6,7 +6,7 @@
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it: [`upstream`] (pooled connections with bounded patience), [`project`] (hosts
 //! and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other things known of
-//! keys), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings, not too many), [`shell`] (listeners and the node map).
+//! keys), [`host`] (what a request names), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings, not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
 //! asked for once (E2); questions and fills are tasks of their own, never a client's (E3); an error
@@ -27,6 +27,7 @@ mod fetch;
 mod filling;
 mod flight;
 mod handler;
+mod host;
 mod memo;
 pub mod params;
 mod past;

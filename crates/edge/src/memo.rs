@@ -38,6 +38,12 @@ impl Memo {
         self.pass.filter(|(until, _)| *until > now.mono_ns).map(|(_, why)| why)
     }
 
+    /// The same while something is held that cannot be confirmed: its master says something else
+    /// that may not take its place.
+    pub(crate) fn pass_held(&self, now: Now) -> Option<NoCache> {
+        self.pass(now).filter(|why| *why == NoCache::Error)
+    }
+
     /// Requests are passed on for `ms`.
     pub(crate) fn set_pass(&mut self, now: Now, ms: u64, why: NoCache) {
         self.pass = Some((now.plus_ms(ms).mono_ns, why));
@@ -98,6 +104,14 @@ impl Memos {
         }
         let known = both.old.remove(key).unwrap_or_default();
         note(both.young.entry(*key).or_insert(known))
+    }
+
+    /// Forgets what was known and notes something.
+    pub(crate) fn renew(&self, key: &Key, note: impl FnOnce(&mut Memo)) {
+        self.update(key, |memo| {
+            *memo = Memo::default();
+            note(memo);
+        });
     }
 
     /// A good answer came: nothing is held against the key any more.

@@ -86,7 +86,10 @@ impl Past {
 
     /// Whom to ask next.
     fn master(&self) -> Result<MasterId, Failure> {
-        let chosen = || self.filling.object.project.choose(clock::now(), &self.tried);
+        let chosen = || {
+            let choice = self.filling.object.project.choose(clock::now(), &self.tried);
+            choice.map(|choice| choice.master)
+        };
         let master = self.filling.only.or_else(chosen);
         master.filter(|master| !self.tried.contains(master)).ok_or(Failure::Connect)
     }

@@ -79,6 +79,12 @@ pub(crate) async fn ask(
             let covers = first <= bytes.start && last >= bytes.start;
             if covers { first } else { return Err(Failure::Protocol) }
         }
+        // No answer to what was asked.
+        (StatusCode::PARTIAL_CONTENT, part)
+            if whole || !matches!(part, Some(ContentRange::Part { .. })) =>
+        {
+            return Err(Failure::Protocol);
+        }
         (StatusCode::OK | StatusCode::PARTIAL_CONTENT, _)
         | (StatusCode::PRECONDITION_FAILED | StatusCode::RANGE_NOT_SATISFIABLE, _) => {
             return Err(Failure::Changed);

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fill::{Failure, MasterId, Masters};
+use fill::{Choice, Failure, MasterId, Masters};
 use http::HeaderValue;
 use model::{Name, Now};
 use nodemap::{HostPattern, NodeMap};
@@ -85,7 +85,7 @@ impl Project {
     }
 
     /// Whom to ask, given those already tried.
-    pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<MasterId> {
+    pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<Choice> {
         self.standing().masters.choose(now, tried)
     }
 

@@ -49,6 +49,8 @@ impl Answer {
 #[derive(Debug)]
 pub(crate) struct Upstream {
     client: Client<HttpConnector, Empty<Bytes>>,
+    /// Makes a connection for each request.
+    unpooled: Client<HttpConnector, Empty<Bytes>>,
     timeouts: Timeouts,
 }
 
@@ -61,8 +63,10 @@ impl Upstream {
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
             .pool_max_idle_per_host(IDLE_PER_HOST)
-            .build(connector);
-        Self { client, timeouts }
+            .build(connector.clone());
+        let unpooled =
+            Client::builder(TokioExecutor::new()).pool_max_idle_per_host(0).build(connector);
+        Self { client, unpooled, timeouts }
     }
 
     /// How long a client waits for a revalidation before it gets what is held, where that is
@@ -71,7 +75,9 @@ impl Upstream {
         self.timeouts.connect
     }
 
-    /// Asks a master of the project for a target and waits for the head of its answer.
+    /// Asks a master of the project for a target by GET or HEAD and waits for the head of its answer.
+    /// Asks once more, on a new connection, when a connection ends before an answer: a kept one may
+    /// be closed at any time, and these methods may be repeated (RFC 9110 section 9.2.2).
     pub(crate) async fn ask(
         &self,
         project: &Project,
@@ -94,11 +100,24 @@ impl Upstream {
         endpoint.requests.inc();
         let asked = clock::now();
         let patience = self.timeouts.connect.saturating_add(self.timeouts.first_byte);
-        let answer = match tokio::time::timeout(patience, self.client.request(request)).await {
+        let answering = async {
+            match self.client.request(request.clone()).await {
+                Err(error) if !error.is_connect() && kind_of(&error) == Failure::Connect => {
+                    endpoint.requests.inc();
+                    self.unpooled.request(request).await
+                }
+                answer => answer,
+            }
+        };
+        let answer = match tokio::time::timeout(patience, answering).await {
             Ok(answer) => answer.map_err(|error| kind_of(&error))?,
             Err(_) => return Err(Failure::FirstByteTimeout),
         };
-        let (parts, body) = answer.into_parts();
+        let (mut parts, body) = answer.into_parts();
+        if parts.headers.contains_key(header::TRANSFER_ENCODING) {
+            // It overrides the length (RFC 9112 section 6.3), which may be wrong then.
+            parts.headers.remove(header::CONTENT_LENGTH);
+        }
         let patience = self.timeouts.between_bytes;
         let body = Reading { body, patience, bytes: endpoint.bytes.clone() };
         Ok(Answer { parts, body, master, asked, got: clock::now() })

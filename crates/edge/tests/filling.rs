@@ -259,6 +259,9 @@ async fn what_was_stored_is_served_after_a_restart_without_asking() {
     master.put("/a", Item::new(body.clone(), "a1"));
     let edge = Edge::start(dir.path(), &[&master]).await;
     edge.range("/a", 0, 5 * BLOCK - 1).await;
+    while edge.status()["edge"]["fills_in_flight"] != 0 {
+        tokio::task::yield_now().await;
+    }
     edge.stop().await;
     master.down().await;
 

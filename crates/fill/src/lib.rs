@@ -27,5 +27,5 @@ mod run;
 pub use failure::Failure;
 pub use geometry::Geometry;
 pub use machine::{ClientId, Fill, Limits, Next, Output, Reach, RunId};
-pub use masters::{MasterId, Masters};
+pub use masters::{Choice, MasterId, Masters};
 pub use run::Room;

@@ -147,10 +147,11 @@ impl World {
         self.read();
         loop {
             let held = self.held.clone();
-            let masters = self.masters.clone();
-            let output = self
-                .fill
-                .poll(&|b| held.contains(&b), &|tried| masters.choose(Now::default(), tried));
+            let masters = std::cell::RefCell::new(&mut self.masters);
+            let choose = |tried: &[usize]| {
+                masters.borrow_mut().choose(Now::default(), tried).map(|choice| choice.master)
+            };
+            let output = self.fill.poll(&|b| held.contains(&b), &choose);
             match output {
                 None => break,
                 Some(Output::Request { run, master, bytes }) => self.request(run, master, bytes),

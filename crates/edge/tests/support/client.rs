@@ -50,6 +50,15 @@ pub async fn send(
     Pending { stream, head_only: method == "HEAD", buffer: Vec::new() }
 }
 
+/// Sends these bytes and reads all that comes until the end of the connection.
+pub async fn exchange(to: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
 impl Pending {
     /// Reads until at least `n` bytes of the answer, head included, are here; fewer at its end.
     pub async fn read(&mut self, n: usize) {
