@@ -13,6 +13,7 @@ mod out;
 mod roles;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
@@ -38,19 +39,24 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
-    let runtime = || {
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all().build().context("cannot start the runtime")
-    };
     match command {
-        Command::Demo(args) => runtime()?.block_on(demo::run(args)),
-        Command::Run(args) => runtime()?.block_on(roles::run(&args, Play::All)),
-        Command::Edge(args) => runtime()?.block_on(roles::run(&args, Play::Edge)),
-        Command::Dns(args) => runtime()?.block_on(roles::run(&args, Play::Dns)),
-        Command::Health(args) => runtime()?.block_on(roles::run(&args, Play::Health)),
-        Command::Master(args) => runtime()?.block_on(roles::run(&args, Play::Master)),
+        Command::Demo(args) => on_runtime(demo::run(args)),
+        Command::Run(args) => on_runtime(roles::run(&args, Play::All)),
+        Command::Edge(args) => on_runtime(roles::run(&args, Play::Edge)),
+        Command::Dns(args) => on_runtime(roles::run(&args, Play::Dns)),
+        Command::Health(args) => on_runtime(roles::run(&args, Play::Health)),
+        Command::Master(args) => on_runtime(roles::run(&args, Play::Master)),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),
     }
+}
+
+/// Runs to the end of `work`. Reads that hang in a dead file system do not keep the process.
+fn on_runtime(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().build().context("cannot start the runtime")?;
+    let result = runtime.block_on(work);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    result
 }
