@@ -4,15 +4,17 @@
 //! a step) -> [`flight`] (one question for each key, however many wait) -> [`fetch`] (the question:
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
-//! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it: [`upstream`] (pooled connections with bounded patience), [`project`] (hosts
-//! and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other things known of
-//! keys), [`host`] (what a request names), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings, not too many), [`shell`] (listeners and the node map).
+//! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
+//! [`host`] (what a request names), [`upstream`] (pooled connections with bounded patience),
+//! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
+//! things known of keys), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
+//! not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
 //! asked for once (E2); questions and fills are tasks of their own, never a client's (E3); an error
-//! never replaces what is held (E4); memory is bounded: block buffers by `fill_memory`, a waiting
-//! client by one copy of 64 KiB, what is remembered of keys by count, connections by the listener
-//! (E5).
+//! never replaces what is held (E4); memory is bounded: block buffers by `fill_memory`, of which one
+//! of several projects has at most half, a waiting client by one copy of 64 KiB, what is remembered of
+//! keys by count, connections by the listener (E5).
 //!
 //! The rules of HTTP are those of `http-cache`, the plan of a fill is `fill`'s; this room moves
 //! bytes.

@@ -21,9 +21,15 @@ fn gate(at: usize) -> Option<(u64, Arc<Semaphore>)> {
 }
 
 async fn wait_status(edge: &Edge, key: &str, value: u64) {
-    while edge.status()["edge"][key] != value {
-        tokio::task::yield_now().await;
-    }
+    let reached = async {
+        while edge.status()["edge"][key] != value {
+            tokio::task::yield_now().await;
+        }
+    };
+    // Only a failing test waits so long.
+    let limit = std::time::Duration::from_secs(60);
+    let in_time = tokio::time::timeout(limit, reached).await.is_ok();
+    assert!(in_time, "{key} is not {value}: {}", edge.status());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
