@@ -76,7 +76,7 @@ pub(crate) const HOST: Section = Section {
             "state_dir",
             "folder",
             "required",
-            "where the host keeps what it must know after a restart; made when it is not there",
+            "where the host keeps what it must know after a restart; made when it is not there; one process at a time",
         ),
     ],
 };
