@@ -149,6 +149,9 @@ fn real_clients_are_served_and_everything_stops() {
         assert!(why.out.contains(wanted), "{wanted}: {}", why.out);
     }
 
+    let log = std::fs::read_to_string(demo.dir.path().join("ns1/log")).unwrap();
+    assert!(log.contains("demo data with known errors"), "the admin is told: {log}");
+
     invalid_edit_changes_nothing(&demo);
     second_demo_says_what_is_taken();
     demo.stop();

@@ -158,6 +158,13 @@ impl Updater {
 /// The databases, and the class table for the rules of `map`.
 fn load(location: &LocationParams, map: Option<&NodeMap>) -> Result<Loaded, UpdateError> {
     let locator = Locator::open(location.country.as_deref(), location.asn.as_deref())?;
+    for database in locator.describe().iter().filter(|d| d.description.starts_with("DEMO DATA")) {
+        tracing::warn!(
+            file = %database.file.display(),
+            "steering by demo data with known errors: set [location] to a database of your own before \
+             real clients come"
+        );
+    }
     let table = map.map(|map| ClassTable::compile(&locator, &map.map.maps)).transpose()?;
     Ok(Loaded { locator: Arc::new(locator), table: table.map(Arc::new) })
 }
