@@ -1,6 +1,6 @@
 //! Every key of a host's config file: what the reader accepts and `docs/config.md` shows.
 
-use nodemap::toml_read::{Key, Section};
+use nodemap::toml_read::{Section, key};
 
 /// How much of each there may be.
 pub(crate) mod limits {
@@ -22,15 +22,6 @@ pub(crate) mod limits {
     pub(crate) const FILL_BLOCKS_MIN: u64 = 2;
     /// Threads for UDP.
     pub(crate) const UDP_THREADS: RangeInclusive<u32> = 1..=256;
-}
-
-const fn key(
-    name: &'static str,
-    kind: &'static str,
-    default: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key { name, kind, default, meaning }
 }
 
 /// All sections, in the order of the reference page.

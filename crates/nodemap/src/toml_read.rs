@@ -25,7 +25,7 @@ use toml::de::{DeTable, DeValue};
 
 pub use self::path::{KeyPath, Step};
 pub(crate) use self::path::{bare_or_quoted, join};
-pub use self::section::{Key, Section};
+pub use self::section::{Key, Section, key};
 use self::syntax::Fault;
 pub use self::value::Value;
 use crate::Finding;

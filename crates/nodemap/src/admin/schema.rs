@@ -1,6 +1,6 @@
 //! Every key of the admin maps: what the reader accepts and `docs/maps.md` shows.
 
-use crate::toml_read::{Key, Section};
+use crate::toml_read::{Section, key};
 
 /// How much of each there may be.
 pub(crate) mod limits {
@@ -36,15 +36,6 @@ pub const ZONE_TTL_S: u32 = 3600;
 pub const NEGATIVE_TTL_S: u32 = 60;
 /// TTL of steered answers when the map gives none, seconds.
 pub const PROJECT_TTL_S: u32 = 60;
-
-const fn key(
-    name: &'static str,
-    kind: &'static str,
-    default: &'static str,
-    meaning: &'static str,
-) -> Key {
-    Key { name, kind, default, meaning }
-}
 
 /// All sections that people write, in the order of the reference page.
 pub const SECTIONS: [&Section; 14] = [

@@ -13,6 +13,16 @@ pub struct Key {
     pub meaning: &'static str,
 }
 
+/// Shorthand for the tables of keys.
+pub const fn key(
+    name: &'static str,
+    kind: &'static str,
+    default: &'static str,
+    meaning: &'static str,
+) -> Key {
+    Key { name, kind, default, meaning }
+}
+
 impl Key {
     pub(super) fn is_placeholder(&self) -> bool {
         self.name.bytes().all(|b| b.is_ascii_uppercase() || b == b'-')
