@@ -464,8 +464,7 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
     let now = clock::now();
     if let Some(held) = &ask.held {
         let gone = matches!(worst, Some(Trouble::Gone(_)));
-        let removed =
-            gone && edge.memos.get(&ask.key).removal.is_confirmed(ask.project.healthy(now));
+        let removed = gone && edge.memos.get(&ask.key).removal.is_confirmed(ask.project.healthy());
         if removed {
             edge.discard(held);
             edge.memos.clear(&ask.key);

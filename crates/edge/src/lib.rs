@@ -6,6 +6,7 @@
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
 //! [`host`] (what a request names), [`upstream`] (pooled connections with bounded patience),
+//! [`probe`] (whether a bad master is good again),
 //! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
 //! things known of keys), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
@@ -34,6 +35,7 @@ mod memo;
 pub mod params;
 mod past;
 mod pour;
+mod probe;
 mod project;
 mod shell;
 mod state;

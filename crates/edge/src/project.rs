@@ -6,8 +6,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fill::{Choice, Failure, MasterId, Masters};
+use fill::{Choice, Failure, MasterId, Masters, Shown};
 use http::HeaderValue;
+use http_cache::Target;
 use model::{Name, Now};
 use nodemap::{HostPattern, NodeMap};
 use rt::Metrics;
@@ -24,6 +25,20 @@ pub(crate) struct Endpoint {
     pub(crate) host: Option<HeaderValue>,
     pub(crate) requests: Counter,
     pub(crate) bytes: Counter,
+    /// What it was last asked for: its probes ask for that.
+    pub(crate) last: Mutex<Option<Target>>,
+}
+
+impl Endpoint {
+    /// It is being asked for a target.
+    pub(crate) fn note_asked(&self, target: &Target) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(target.clone());
+    }
+
+    /// What it was last asked for.
+    pub(crate) fn last_asked(&self) -> Option<Target> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// One project.
@@ -64,6 +79,7 @@ impl Project {
                     host: m.host.as_deref().and_then(|h| HeaderValue::from_str(h).ok()),
                     requests: metrics.counter(&edge::UPSTREAM_REQUESTS, &labels),
                     bytes: metrics.counter(&edge::UPSTREAM_BYTES, &labels),
+                    last: Mutex::default(),
                 }
             })
             .collect();
@@ -86,12 +102,23 @@ impl Project {
 
     /// Whom to ask, given those already tried.
     pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<Choice> {
-        self.standing().masters.choose(now, tried)
+        let order: Vec<_> = (0..self.masters.len()).collect();
+        self.standing().masters.choose(now, &order, tried, |_| false)
     }
 
-    /// Whether the master is being skipped.
-    pub(crate) fn is_skipped(&self, master: MasterId, now: Now) -> bool {
-        self.standing().masters.is_skipped(master, now)
+    /// What is known of a master.
+    pub(crate) fn shown(&self, master: MasterId, now: Now) -> Shown {
+        self.standing().masters.show(master, now)
+    }
+
+    /// A bad master that is to be probed now.
+    pub(crate) fn probe_due(&self, now: Now) -> Option<MasterId> {
+        self.standing().masters.probe_due(now)
+    }
+
+    /// An answer of the master began after so many milliseconds.
+    pub(crate) fn handle_first_byte(&self, master: MasterId, ms: u64) {
+        self.standing().masters.handle_first_byte(master, ms);
     }
 
     /// The master answered. Logged when it was bad before.
@@ -110,7 +137,7 @@ impl Project {
     pub(crate) fn handle_failed(&self, master: MasterId, why: Failure, now: Now) {
         let mut standing = self.standing();
         standing.masters.handle_failed(master, why, now);
-        let is_change = standing.masters.is_skipped(master, now) && standing.bad.insert(master);
+        let is_change = standing.masters.is_bad(master) && standing.bad.insert(master);
         drop(standing);
         if is_change {
             let (project, name) = (self.name.as_str(), self.master_name(master));
@@ -136,14 +163,11 @@ impl Project {
         self.masters.get(master).map_or("-", |m| m.name.as_str())
     }
 
-    /// The names of the masters that are not being skipped.
-    pub(crate) fn healthy(&self, now: Now) -> Vec<&Name> {
+    /// The names of the masters that are not bad.
+    pub(crate) fn healthy(&self) -> Vec<&Name> {
         let standing = self.standing();
         let names = self.masters.iter().enumerate();
-        names
-            .filter(|(id, _)| !standing.masters.is_skipped(*id, now))
-            .map(|(_, m)| &m.name)
-            .collect()
+        names.filter(|(id, _)| !standing.masters.is_bad(*id)).map(|(_, m)| &m.name).collect()
     }
 }
 
@@ -263,7 +287,7 @@ mod tests {
             for failure in [Failure::Status(503), Failure::Connect, Failure::Connect] {
                 project.handle_failed(0, failure, t);
             }
-            // Its skip is over, but nobody has found it good yet.
+            // Probed, and still bad.
             project.handle_failed(0, Failure::Connect, t.plus_ms(1_000_000));
             project.handle_ok(0);
             project.handle_ok(0);

@@ -25,6 +25,7 @@ use crate::flight::Flights;
 use crate::handler::Front;
 use crate::memo::Memos;
 use crate::params::Params;
+use crate::probe;
 use crate::project::Projects;
 use crate::state::Edge;
 use crate::stores::{Stores, StoresError};
@@ -173,6 +174,7 @@ async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: Con
     loop {
         ticks.tick().await;
         gauges.show(&connections);
+        probe::begin_due(&edge);
         let edge = Arc::clone(&edge);
         if tokio::task::spawn_blocking(move || edge.stores.flush()).await.is_err() {
             tracing::warn!("a flush of the stores was interrupted");
@@ -216,9 +218,13 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
     let now = rt::clock::now();
     let masters = |project: &crate::project::Project| -> serde_json::Value {
         let each = project.masters.iter().enumerate().map(|(id, m)| {
+            let shown = project.shown(id, now);
             serde_json::json!({
-                "name": m.name, "url": m.base, "skipped": project.is_skipped(id, now),
-                "requests": m.requests.get(), "bytes": m.bytes.get(),
+                "name": m.name, "url": m.base, "requests": m.requests.get(), "bytes": m.bytes.get(),
+                "skipped": shown.failures > 0, "failures": shown.failures,
+                "probed_in_ms": shown.skipped_ms,
+                "p50_first_byte_ms": shown.p50_first_byte_ms,
+                "p99_first_byte_ms": shown.p99_first_byte_ms,
             })
         });
         each.collect()

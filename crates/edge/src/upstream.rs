@@ -98,6 +98,7 @@ impl Upstream {
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         endpoint.requests.inc();
+        endpoint.note_asked(target);
         let asked = clock::now();
         let patience = self.timeouts.connect.saturating_add(self.timeouts.first_byte);
         let answering = async {
@@ -120,7 +121,10 @@ impl Upstream {
         }
         let patience = self.timeouts.between_bytes;
         let body = Reading { body, patience, bytes: endpoint.bytes.clone() };
-        Ok(Answer { parts, body, master, asked, got: clock::now() })
+        let got = clock::now();
+        let waited_ns = got.mono_ns.saturating_sub(asked.mono_ns);
+        project.handle_first_byte(master, waited_ns.div_ceil(1_000_000));
+        Ok(Answer { parts, body, master, asked, got })
     }
 }
 

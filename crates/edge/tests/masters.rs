@@ -262,6 +262,32 @@ async fn a_kept_connection_that_was_closed_costs_no_client_its_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_master_is_found_good_again_without_clients() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut first, second) = (Origin::start().await, Origin::start().await);
+    let body = content(8, LENGTH);
+    for path in ["/a", "/b", "/c"] {
+        first.put(path, Item::new(body.clone(), "a1"));
+        second.put(path, Item::new(body.clone(), "a1"));
+    }
+    let edge = Edge::start(dir.path(), &[&first, &second]).await;
+    first.down().await;
+    assert_same(&edge.get("/a", &[]).await.body, &body);
+    let shown = |edge: &Edge| edge.status()["edge"]["masters"]["videolan"][0].clone();
+    assert_eq!((&shown(&edge)["skipped"], &shown(&edge)["failures"]), (&true.into(), &1.into()));
+    first.up().await;
+    // The first probe may be on its way while nobody listens yet; a later one finds it.
+    first.wait_asked(1).await;
+    assert_eq!((first.asked()[0].method.as_str(), first.asked()[0].path.as_str()), ("HEAD", "/a"));
+    while shown(&edge)["skipped"] == true {
+        tokio::task::yield_now().await;
+    }
+    assert_same(&edge.get("/b", &[]).await.body, &body);
+    assert_eq!((first.asked().len(), second.asked().len()), (2, 1));
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_changes_at_each_answer_is_an_error_after_a_few() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     let answer = |n: u32| {

@@ -13,13 +13,15 @@
 //! the pace of a client (E3); at most [`Limits::runs_max`] requests at once, so that a shell with
 //! one block buffer a run has bounded memory (E5).
 //!
-//! Reading order: [`geometry`] (blocks and bytes), [`masters`] (whom to ask), `run` (one upstream
+//! Reading order: [`geometry`] (blocks and bytes), [`masters`] (whom to ask; how soon
+//! each answers: `latency`), `run` (one upstream
 //! request), [`machine`] (the whole), [`failure`] (why a run ended).
 
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 pub mod failure;
 pub mod geometry;
+mod latency;
 pub mod machine;
 pub mod masters;
 mod run;
@@ -27,5 +29,5 @@ mod run;
 pub use failure::Failure;
 pub use geometry::Geometry;
 pub use machine::{ClientId, Fill, Limits, Next, Output, Reach, RunId};
-pub use masters::{Choice, MasterId, Masters};
+pub use masters::{Choice, MasterId, Masters, Shown};
 pub use run::Room;

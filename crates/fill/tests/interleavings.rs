@@ -147,9 +147,10 @@ impl World {
         self.read();
         loop {
             let held = self.held.clone();
-            let masters = std::cell::RefCell::new(&mut self.masters);
+            let masters = &self.masters;
+            let order: Vec<_> = (0..masters.count()).collect();
             let choose = |tried: &[usize]| {
-                masters.borrow_mut().choose(Now::default(), tried).map(|choice| choice.master)
+                masters.choose(Now::default(), &order, tried, |_| false).map(|choice| choice.master)
             };
             let output = self.fill.poll(&|b| held.contains(&b), &choose);
             match output {
