@@ -1,7 +1,7 @@
 //! The projects of the node map as the edge needs them: by host, with their masters.
 //!
 //! Swapped whole when the node map changes; requests and fills keep the project they began with. A
-//! project that did not change keeps what is known of its masters' health.
+//! project whose masters did not change keeps what is known of their health.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -49,7 +49,8 @@ pub(crate) struct Project {
     /// Permits for its share of the block buffers.
     pub(crate) buffers: Arc<Semaphore>,
     definition: nodemap::Project,
-    standing: Mutex<Standing>,
+    /// Outlives changes of the map that leave the masters as they are.
+    standing: Arc<Mutex<Standing>>,
     metrics: Metrics,
 }
 
@@ -67,6 +68,7 @@ impl Project {
         definition: &nodemap::Project,
         metrics: &Metrics,
         buffers: Arc<Semaphore>,
+        before: Option<&Self>,
     ) -> Self {
         let masters: Vec<_> = definition
             .masters
@@ -83,12 +85,13 @@ impl Project {
                 }
             })
             .collect();
+        let same = before.filter(|p| p.definition.masters == definition.masters);
+        let made = || Standing { masters: Masters::new(masters.len()), bad: BTreeSet::new() };
+        let standing =
+            same.map_or_else(|| Arc::new(Mutex::new(made())), |p| Arc::clone(&p.standing));
         Self {
             name: name.clone(),
-            standing: Mutex::new(Standing {
-                masters: Masters::new(masters.len()),
-                bad: BTreeSet::new(),
-            }),
+            standing,
             masters,
             buffers,
             definition: definition.clone(),
@@ -187,11 +190,12 @@ impl Projects {
         let mut projects = Self { generation: map.generation, ..Self::default() };
         for (name, definition) in &map.map.projects {
             let known = before.by_name.get(name);
-            let kept = known.filter(|p| p.definition.masters == definition.masters);
+            let kept = known.filter(|p| p.definition == *definition);
             let project = kept.cloned().unwrap_or_else(|| {
                 let made = || Arc::new(Semaphore::new(buffers));
                 let buffers = known.map_or_else(made, |p| Arc::clone(&p.buffers));
-                Arc::new(Project::new(name, definition, metrics, buffers))
+                let before = known.map(AsRef::as_ref);
+                Arc::new(Project::new(name, definition, metrics, buffers, before))
             });
             for host in &definition.hosts {
                 match host {
@@ -225,7 +229,6 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use std::fmt::{Debug, Write};
 
-    use nodemap::Master;
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata};
@@ -264,20 +267,17 @@ mod tests {
 
     #[test]
     fn a_master_that_turns_bad_or_good_is_one_line_each() {
-        let master = Master { url: "http://m1.example/".to_owned(), host: None };
+        let master = nodemap::testing::master("http://m1.example/");
         let definition = nodemap::Project {
-            name: "p.cdn.example".parse().unwrap(),
-            hosts: Vec::new(),
-            map: "default".parse().unwrap(),
-            ttl_s: 60,
-            all_down: Default::default(),
             masters: [("m1".parse().unwrap(), master)].into(),
+            ..nodemap::testing::project()
         };
         let project = Project::new(
             &"p".parse().unwrap(),
             &definition,
             &Metrics::new(),
             Arc::new(Semaphore::new(1)),
+            None,
         );
         let lines = Lines::default();
         let t = Now::default();

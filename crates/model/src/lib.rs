@@ -4,16 +4,19 @@
 //! it. Pure: no I/O, no clock, no randomness of its own.
 //!
 //! Reading order: [`name`] (what things are called), [`place`] (where a client is), [`quantity`]
-//! (how much, how fast), [`state`] (what is known of a node), [`time`] (now and dice).
+//! (how much, how fast), [`policy`] (what a project wants of edges), [`state`] (what is known of a
+//! node), [`time`] (now and dice).
 
 pub mod name;
 pub mod place;
+pub mod policy;
 pub mod quantity;
 pub mod state;
 pub mod time;
 
 pub use name::{HostName, Name};
 pub use place::{Asn, Continent, CountryCode, Family, Location};
+pub use policy::{Completion, Query};
 pub use quantity::{ByteCount, Rate};
 pub use state::{NodeState, State};
 pub use time::{Dice, Now};

@@ -7,9 +7,13 @@
 
 mod check;
 mod entries;
+mod fields;
 mod folder;
+mod glob;
 mod load;
 mod master;
+mod project;
+mod read_project;
 pub mod schema;
 
 use std::collections::BTreeMap;
@@ -20,8 +24,11 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use check::{references, zone_of};
 pub use entries::diff;
+pub(crate) use fields::check as check_request_field;
 pub use folder::{FILE_BYTES_MAX, load_dir};
+pub use glob::{Glob, GlobError};
 pub use load::{is_admin_map, load};
+pub use project::{AllDown, HostPattern, Master, PathPolicy, Project};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,6 +71,12 @@ pub struct Node {
     pub asn: Option<Asn>,
     /// Addresses that clients get, at least one.
     pub addresses: Vec<IpAddr>,
+    /// Where it serves HTTP to clients, and to edges that fill from it.
+    #[serde(default = "node_port", skip_serializing_if = "is_node_port")]
+    pub port: u16,
+    /// `http://HOST[:PORT]` where the command line reaches its admin listener.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admin: Option<String>,
     /// What the node can send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Rate>,
@@ -80,6 +93,15 @@ impl Node {
     pub fn addresses_of(&self, family: Family) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter().copied().filter(move |a| Family::of(*a) == family)
     }
+}
+
+fn node_port() -> u16 {
+    schema::NODE_PORT
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_node_port(port: &u16) -> bool {
+    *port == schema::NODE_PORT
 }
 
 /// `[map.NAME]`: evidence -> ordered pools. Each list is non-empty; order of evidence is ASN,
@@ -123,103 +145,4 @@ pub struct Soa {
     pub contact: HostName,
     /// TTL of negative answers (RFC 2308), seconds.
     pub negative_ttl_s: u32,
-}
-
-/// `[project.NAME]`
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Project {
-    /// The steered DNS name; lies in one of the zones.
-    pub name: HostName,
-    /// Every `Host` the project accepts.
-    pub hosts: Vec<HostPattern>,
-    /// Its steering map.
-    pub map: Name,
-    /// TTL of steered answers, seconds, at least 5.
-    pub ttl_s: u32,
-    /// What to answer when no node of any pool is up.
-    pub all_down: AllDown,
-    /// Origins by name, at least one, tried in the order of their names.
-    pub masters: BTreeMap<Name, Master>,
-}
-
-/// A `Host` that a project accepts.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum HostPattern {
-    /// This name.
-    Exact(HostName),
-    /// `*`: any name no other project accepts. At most one project may have it.
-    Any,
-}
-
-impl TryFrom<String> for HostPattern {
-    type Error = model::name::NameError;
-    fn try_from(s: String) -> Result<Self, Self::Error> {
-        if s == "*" { Ok(Self::Any) } else { s.parse().map(Self::Exact) }
-    }
-}
-
-impl From<HostPattern> for String {
-    fn from(p: HostPattern) -> Self {
-        match p {
-            HostPattern::Exact(name) => name.into(),
-            HostPattern::Any => "*".into(),
-        }
-    }
-}
-
-/// What a project wants answered when no node of any of its pools is up (invariant S1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub enum AllDown {
-    /// The nodes that went down last.
-    #[default]
-    LastGood,
-    /// Every node that is not drained, as if all were up.
-    All,
-    /// The nodes of this pool that are not drained.
-    Pool(Name),
-    /// No data: NOERROR with an empty answer.
-    NoData,
-    /// SERVFAIL.
-    ServFail,
-}
-
-impl TryFrom<String> for AllDown {
-    type Error = String;
-    fn try_from(s: String) -> Result<Self, String> {
-        let refused = || format!("{s:?} is not last-good, all, pool:NAME, nodata or servfail");
-        match s.as_str() {
-            "last-good" => Ok(Self::LastGood),
-            "all" => Ok(Self::All),
-            "nodata" => Ok(Self::NoData),
-            "servfail" => Ok(Self::ServFail),
-            other => {
-                let pool = other.strip_prefix("pool:").and_then(|p| p.parse().ok());
-                pool.map(Self::Pool).ok_or_else(refused)
-            }
-        }
-    }
-}
-
-impl From<AllDown> for String {
-    fn from(a: AllDown) -> Self {
-        match a {
-            AllDown::LastGood => "last-good".into(),
-            AllDown::All => "all".into(),
-            AllDown::NoData => "nodata".into(),
-            AllDown::ServFail => "servfail".into(),
-            AllDown::Pool(name) => format!("pool:{name}"),
-        }
-    }
-}
-
-/// `[project.NAME.master.NAME]`: an origin.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Master {
-    /// `http://host[:port][/prefix]`; the prefix is put before every path.
-    pub url: String,
-    /// `Host` sent upstream, when it is not the one in the URL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub host: Option<String>,
 }

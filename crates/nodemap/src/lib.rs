@@ -16,7 +16,8 @@ pub mod toml_read;
 mod words;
 
 pub use admin::{
-    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone,
+    AdminMap, AllDown, Glob, HostPattern, Master, Node, PathPolicy, Project, Site, Soa,
+    SteeringMap, Zone,
 };
 pub use finding::Finding;
 pub use published::{NodeMap, NodeStates};

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Family, Name, NodeState};
 use serde::{Deserialize, Serialize};
 
-use crate::AdminMap;
 use crate::admin::schema::limits;
-use crate::admin::{references, zone_of};
+use crate::admin::{check_request_field, references, zone_of};
+use crate::{AdminMap, PathPolicy};
 
 /// The document version this code writes and reads.
 pub const FORMAT: u32 = 1;
@@ -76,6 +76,7 @@ impl NodeMap {
         self.empty_list()
             .or_else(|| self.outside_all_zones())
             .or_else(|| self.out_of_range())
+            .or_else(|| self.wrong_policy())
             .or_else(|| self.wrong_state())
     }
 
@@ -113,9 +114,27 @@ impl NodeMap {
                 ),
             ]
         });
-        let of_projects = projects
-            .iter()
-            .map(|(name, project)| (format!("project.{name}.ttl_s"), project.ttl_s, ttl_max));
+        let of_projects = projects.iter().flat_map(|(name, project)| {
+            let of_paths = project.paths.iter().flat_map(|path| {
+                [
+                    ("path.ttl_s", path.ttl_s.unwrap_or_default(), limits::PATH_TTL_S),
+                    (
+                        "path.negative_ttl_s",
+                        path.negative_ttl_s.unwrap_or_default(),
+                        limits::PATH_NEGATIVE_TTL_S,
+                    ),
+                ]
+            });
+            let stale = project.stale_while_revalidate_s;
+            let own = [
+                ("ttl_s", project.ttl_s, ttl_max),
+                ("stale_while_revalidate_s", stale, limits::STALE_WHILE_REVALIDATE_S),
+                ("reload_min_age_s", project.reload_min_age_s, limits::RELOAD_MIN_AGE_S),
+            ];
+            own.into_iter()
+                .chain(of_paths)
+                .map(move |(key, value, max)| (format!("project.{name}.{key}"), value, max))
+        });
         let of_pools = pools.iter().flat_map(|(pool, nodes)| {
             nodes
                 .iter()
@@ -124,6 +143,19 @@ impl NodeMap {
         let (key, value, max) =
             of_zones.chain(of_projects).chain(of_pools).find(|(_, value, max)| value > max)?;
         Some(format!("{key} is {value}, more than {max}"))
+    }
+
+    /// What an edge would have to make sense of by itself.
+    fn wrong_policy(&self) -> Option<String> {
+        self.map.projects.iter().find_map(|(name, project)| {
+            let mut fields = project.request_fields.iter();
+            if let Some(why) = fields.find_map(|field| check_request_field(field).err()) {
+                return Some(format!("project.{name}.request_fields: one {why}"));
+            }
+            let grid = |p: &&PathPolicy| p.group.is_some() && p.ttl_s.unwrap_or_default() == 0;
+            let path = project.paths.iter().find(grid)?;
+            Some(format!("project.{name}.path {:?} has a group and no ttl_s", path.glob.as_str()))
+        })
     }
 
     fn empty_list(&self) -> Option<String> {

@@ -5,25 +5,16 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use model::{Family, Name, NodeState, State};
+use model::{Completion, Family, Name, NodeState, Query, State};
 
 use crate::admin::{
-    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone,
+    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone, schema,
 };
 use crate::published::{FORMAT, NodeMap, NodeStates};
 
 /// An admin map of these nodes (name and addresses), and around them one of each kind: the site
 /// `here`, the pool `all`, the steering map `default`, the zone `cdn.example` and the project `x`.
 pub fn admin_map(nodes: &[(&str, &[&str])]) -> AdminMap {
-    let node = |addresses: &[&str]| Node {
-        site: name("here"),
-        country: None,
-        asn: None,
-        addresses: addresses.iter().map(|a| a.parse::<IpAddr>().unwrap()).collect(),
-        capacity: None,
-        sponsor: None,
-        drain: None,
-    };
     let map = SteeringMap { default: vec![name("all")], ..SteeringMap::default() };
     let zone = Zone {
         ns: vec!["ns1.dns.example".parse().unwrap()],
@@ -32,22 +23,53 @@ pub fn admin_map(nodes: &[(&str, &[&str])]) -> AdminMap {
         hosts: BTreeMap::new(),
         txt: BTreeMap::new(),
     };
-    let master = Master { url: "http://192.0.2.80:8080".to_owned(), host: None };
-    let project = Project {
-        name: "x.cdn.example".parse().unwrap(),
-        hosts: vec![HostPattern::Exact("x.example".parse().unwrap())],
-        map: name("default"),
-        ttl_s: 60,
-        all_down: AllDown::default(),
-        masters: [(name("m1"), master)].into(),
-    };
     AdminMap {
         sites: [(name("here"), Site::default())].into(),
         nodes: nodes.iter().map(|(n, addresses)| (name(n), node(addresses))).collect(),
         pools: [(name("all"), nodes.iter().map(|(n, _)| (name(n), 1)).collect())].into(),
         maps: [(name("default"), map)].into(),
         zones: [("cdn.example".parse().unwrap(), zone)].into(),
-        projects: [(name("x"), project)].into(),
+        projects: [(name("x"), project())].into(),
+    }
+}
+
+/// A node of the site `here` with nothing but these addresses.
+pub fn node(addresses: &[&str]) -> Node {
+    Node {
+        site: name("here"),
+        country: None,
+        asn: None,
+        addresses: addresses.iter().map(|a| a.parse::<IpAddr>().unwrap()).collect(),
+        port: schema::NODE_PORT,
+        admin: None,
+        capacity: None,
+        sponsor: None,
+        drain: None,
+    }
+}
+
+/// A master with nothing but this URL.
+pub fn master(url: impl Into<String>) -> Master {
+    Master { url: url.into(), host: None, requests_max: None, rate: None }
+}
+
+/// A project with one master, and of all the rest what holds when nothing is written.
+pub fn project() -> Project {
+    Project {
+        name: "x.cdn.example".parse().unwrap(),
+        hosts: vec![HostPattern::Exact("x.example".parse().unwrap())],
+        map: name("default"),
+        ttl_s: schema::PROJECT_TTL_S,
+        all_down: AllDown::default(),
+        masters: [(name("m1"), master("http://192.0.2.80:8080"))].into(),
+        completion: Completion::default(),
+        query: Query::default(),
+        stale_while_revalidate_s: 0,
+        reload_min_age_s: schema::RELOAD_MIN_AGE_S,
+        request_fields: Vec::new(),
+        unsafe_methods: false,
+        parents: None,
+        paths: Vec::new(),
     }
 }
 

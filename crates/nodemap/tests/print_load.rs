@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
-use model::{Asn, Continent, CountryCode, Name, Rate};
+use model::{Asn, Completion, Continent, CountryCode, Name, Query, Rate};
 use nodemap::admin::{self, AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa};
 use nodemap::published::{NodeMap, NodeStates, ParseError};
-use nodemap::{SteeringMap, Zone};
+use nodemap::{Glob, PathPolicy, SteeringMap, Zone};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -42,13 +42,16 @@ fn node(index: usize, sites: usize) -> impl Strategy<Value = Node> {
     let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, byte.into()));
     let addresses = prop::sample::select(vec![vec![v4], vec![v6], vec![v4, v6], vec![v6, v4]]);
     let rest = (option::of(country()), option::of(asn()), option::of(any::<u64>()));
+    let reach = (prop_oneof![Just(80), 1..=u16::MAX], any::<bool>());
     let drain = option::of(any::<String>().prop_map(|reason| format!("because {reason}")));
-    (0..sites, addresses, rest, option::of(any::<String>()), drain).prop_map(
-        |(site, addresses, (country, asn, capacity), sponsor, drain)| Node {
+    (0..sites, addresses, rest, reach, option::of(any::<String>()), drain).prop_map(
+        move |(site, addresses, (country, asn, capacity), (port, admin), sponsor, drain)| Node {
             site: name("s", site),
             country,
             asn,
             addresses,
+            port,
+            admin: admin.then(|| format!("http://127.0.0.1:{}", 9000 + index)),
             capacity: capacity.map(Rate),
             sponsor,
             drain,
@@ -116,30 +119,84 @@ fn all_down(pools: usize) -> impl Strategy<Value = AllDown> {
 }
 
 fn master() -> impl Strategy<Value = Master> {
-    let url = "http://(m[0-9]\\.example|192\\.0\\.2\\.9|\\[2001:db8::9\\])(:80[0-9]{2})?(/([a-z]|%20){1,6}){0,2}";
+    let url = "https?://(m[0-9]\\.example|192\\.0\\.2\\.9|\\[2001:db8::9\\])(:80[0-9]{2})?(/([a-z]|%20){1,6}){0,2}";
     let host = option::of("[a-z]{1,8}\\.example(:[1-9][0-9]{0,3})?");
-    (url, host).prop_map(|(url, host)| Master { url, host })
+    let limits = (option::of(1..=10_000u32), option::of((1_000_000..=u64::MAX).prop_map(Rate)));
+    (url, host, limits).prop_map(|(url, host, (requests_max, rate))| Master {
+        url,
+        host,
+        requests_max,
+        rate,
+    })
+}
+
+fn completion() -> impl Strategy<Value = Completion> {
+    prop::sample::select(&Completion::ALL[..])
+}
+
+/// Policies no two of which have the same glob; a group has the same `ttl_s` wherever it stands.
+fn paths() -> impl Strategy<Value = Vec<PathPolicy>> {
+    let glob = "([a-z%\\\\\"é]{1,3}|\\*|\\*\\*|\\?|\\[a-c\\]|\\{a,b\\})(/([a-z ]{1,4}|\\*\\*|\\*\\.iso)){1,2}";
+    let glob = glob.prop_filter_map("a glob", |text| text.parse::<Glob>().ok());
+    let seconds = option::of(0..=86_400u32);
+    let policy = (glob, seconds.clone(), seconds, option::of(completion()), option::of(0..3usize));
+    vec(policy, 0..4).prop_map(|policies| {
+        let mut kept: Vec<PathPolicy> = Vec::new();
+        for (glob, ttl_s, negative_ttl_s, completion, group) in policies {
+            if kept.iter().any(|p| p.glob == glob || ["**", "**/*"].contains(&p.glob.as_str())) {
+                continue;
+            }
+            let ttl_s = group.map_or(ttl_s, |number| Some([1, 60, 86_400][number]));
+            let group = group.map(|number| name("g", number));
+            kept.push(PathPolicy { glob, ttl_s, negative_ttl_s, completion, group });
+        }
+        kept
+    })
+}
+
+fn query() -> impl Strategy<Value = Query> {
+    let names = btree_set("[a-zA-Z0-9._%-]{1,6}(\\[\\])?", 1..4);
+    prop_oneof![
+        Just(Query::Keep),
+        Just(Query::Drop),
+        names.prop_map(|names| Query::Only(names.into_iter().collect())),
+    ]
 }
 
 fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Project> {
     let masters = btree_set(master(), 1..4);
-    (all_down(pools), 5..=86_400u32, masters, any::<bool>()).prop_map(
-        move |(all_down, ttl_s, masters, any_host)| {
-            let mut hosts = vec![HostPattern::Exact(format!("h{index}.example").parse().unwrap())];
-            if index == 0 && any_host {
-                hosts.push(HostPattern::Any);
-            }
-            Project {
-                name: format!("c{index}.z0.example").parse().unwrap(),
-                hosts,
-                // Every map is used: the first projects take one each.
-                map: name("m", index % maps),
-                ttl_s,
-                all_down,
-                masters: masters.into_iter().enumerate().map(|(i, m)| (name("o", i), m)).collect(),
-            }
-        },
-    )
+    let steered = (all_down(pools), 5..=86_400u32, masters, any::<bool>());
+    let seconds = (0..=2_592_000u32, 0..=86_400u32);
+    let fields = btree_set("x-[a-z0-9_]{1,6}", 0..3);
+    let parents = option::of((0..pools).prop_map(|p| name("p", p)));
+    let policy = (completion(), query(), seconds, fields, any::<bool>(), parents, paths());
+    (steered, policy).prop_map(move |((all_down, ttl_s, masters, any_host), policy)| {
+        let (completion, query, seconds, fields, unsafe_methods, parents, paths) = policy;
+        let mut hosts = vec![HostPattern::Exact(format!("h{index}.example").parse().unwrap())];
+        if index == 0 && any_host {
+            hosts.push(HostPattern::Any);
+        }
+        // Two masters of one URL and `Host` would be one.
+        let mut masters: Vec<Master> = masters.into_iter().collect();
+        masters.dedup_by(|a, b| (&a.url, &a.host) == (&b.url, &b.host));
+        Project {
+            name: format!("c{index}.z0.example").parse().unwrap(),
+            hosts,
+            // Every map is used: the first projects take one each.
+            map: name("m", index % maps),
+            ttl_s,
+            all_down,
+            masters: masters.into_iter().enumerate().map(|(i, m)| (name("o", i), m)).collect(),
+            completion,
+            query,
+            stale_while_revalidate_s: seconds.0,
+            reload_min_age_s: seconds.1,
+            request_fields: fields.into_iter().collect(),
+            unsafe_methods,
+            parents,
+            paths,
+        }
+    })
 }
 
 fn numbered<T: std::fmt::Debug, S: Strategy<Value = T>>(
@@ -302,11 +359,26 @@ fn a_difference_is_one_line_a_change_in_words() {
     );
 }
 
+/// The project of [`SMALL`].
+fn x(document: &mut NodeMap) -> &mut Project {
+    document.map.projects.get_mut("x").unwrap()
+}
+
+fn path(ttl_s: Option<u32>, group: Option<&str>) -> PathPolicy {
+    PathPolicy {
+        glob: "**".parse().unwrap(),
+        ttl_s,
+        negative_ttl_s: None,
+        completion: None,
+        group: group.map(|group| group.parse().unwrap()),
+    }
+}
+
 #[test]
 fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
     let good = published(load(SMALL).unwrap());
     type Edit = fn(&mut NodeMap);
-    let cases: [(Edit, &str); 19] = [
+    let cases: [(Edit, &str); 23] = [
         (
             |d| d.format = 2,
             "node map format 2 is newer than this program reads (1): upgrade this host",
@@ -337,6 +409,23 @@ fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
         (
             |d| d.map.projects.values_mut().for_each(|p| p.ttl_s = u32::MAX),
             "inconsistent node map: project.x.ttl_s is 4294967295, more than 86400",
+        ),
+        (
+            |d| x(d).reload_min_age_s = 86_401,
+            "inconsistent node map: project.x.reload_min_age_s is 86401, more than 86400",
+        ),
+        (
+            |d| x(d).paths = vec![path(Some(31_536_001), None)],
+            "inconsistent node map: project.x.path.ttl_s is 31536001, more than 31536000",
+        ),
+        (
+            |d| x(d).paths = vec![path(None, Some("g"))],
+            "inconsistent node map: project.x.path \"**\" has a group and no ttl_s",
+        ),
+        (
+            |d| x(d).request_fields = vec!["cookie".into()],
+            "inconsistent node map: project.x.request_fields: one is a field that edges set or take out \
+             themselves",
         ),
         (
             |d| d.map.zones.values_mut().for_each(|z| z.ttl_s = 86_401),
@@ -389,4 +478,36 @@ fn fields_of_later_versions_are_ignored() {
     document["map"]["nodes"]["n"]["trust"] = "full".into();
     document["states"]["n"]["v4"]["load"] = 3.into();
     assert_eq!(NodeMap::parse(document.to_string().as_bytes()).unwrap(), good);
+}
+
+#[test]
+fn documents_of_earlier_versions_are_read_with_defaults() {
+    let earlier = r#"{
+        "format": 1, "generation": 7, "publisher": "health1",
+        "map": {
+            "sites": { "s": {} },
+            "nodes": { "n": { "site": "s", "addresses": ["192.0.2.1"] } },
+            "pools": { "p": { "n": 1 } },
+            "maps": { "default": { "default": ["p"], "asn": { "7545": ["p"] } } },
+            "zones": {
+                "cdn.example": {
+                    "ns": ["ns1.example"],
+                    "soa": { "contact": "noc.cdn.example", "negative_ttl_s": 60 },
+                    "ttl_s": 3600
+                }
+            },
+            "projects": {
+                "x": {
+                    "name": "x.cdn.example", "hosts": ["x.example"], "map": "default", "ttl_s": 60,
+                    "all_down": "last-good", "masters": { "m1": { "url": "http://m1.example/a" } }
+                }
+            }
+        },
+        "states": { "n": { "v4": { "state": "up", "reason": "probe ok", "since_ms": 1 } } }
+    }"#;
+    let read = NodeMap::parse(earlier.as_bytes()).unwrap();
+    assert_eq!(read, published(load(SMALL).unwrap()));
+    let project = &read.map.projects["x"];
+    assert_eq!((project.reload_min_age_s, project.completion), (60, Completion::Popular));
+    assert_eq!(read.map.nodes["n"].port, 80);
 }

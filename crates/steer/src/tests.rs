@@ -69,15 +69,7 @@ fn node_map(pools: &str, nodes: &str) -> NodeMap {
         }
         admin.nodes.insert(
             name(node),
-            Node {
-                site: name("site"),
-                country: None,
-                asn: None,
-                addresses,
-                capacity: None,
-                sponsor: None,
-                drain: None,
-            },
+            Node { site: name("site"), addresses, ..nodemap::testing::node(&[]) },
         );
         states.insert(name(node), NodeStates { v4: state(v4), v6: state(v6) });
     }
@@ -103,9 +95,9 @@ fn project(map: &str, all_down: AllDown) -> Project {
         name: "videolan.cdn.example".parse().unwrap(),
         hosts: Vec::new(),
         map: name(map),
-        ttl_s: 60,
         all_down,
         masters: BTreeMap::new(),
+        ..nodemap::testing::project()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use edge::{Params, StoreParams, Timeouts};
 use model::ByteCount;
-use nodemap::{AdminMap, HostPattern, Master, NodeMap, Project};
+use nodemap::{AdminMap, HostPattern, NodeMap, Project};
 use rt::admin::StatusBoard;
 use rt::{Context, Metrics, Shutdown};
 use tokio::sync::watch;
@@ -45,15 +45,13 @@ pub fn two_projects(masters: &[SocketAddr], others: &[SocketAddr]) -> NodeMap {
 pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
     let masters = masters.iter().enumerate().map(|(i, address)| {
         let url = format!("http://{address}");
-        (format!("m{i}").parse().unwrap(), Master { url, host: None })
+        (format!("m{i}").parse().unwrap(), nodemap::testing::master(url))
     });
     let project = Project {
         name: "videolan.cdn.example".parse().unwrap(),
         hosts: vec![HostPattern::Exact(HOST.parse().unwrap())],
-        map: "default".parse().unwrap(),
-        ttl_s: 60,
-        all_down: Default::default(),
         masters: masters.collect(),
+        ..nodemap::testing::project()
     };
     let projects = [("videolan".parse().unwrap(), project)].into();
     NodeMap {

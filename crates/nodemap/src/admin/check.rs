@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::{Asn, Continent, CountryCode, HostName, Name};
+use model::{Asn, Continent, CountryCode, HostName, Name, Query};
 
 use super::load::entry;
 use super::{AdminMap, AllDown, HostPattern, Project, Zone};
@@ -34,6 +34,8 @@ pub(crate) fn check(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
     project_hosts(map, &mut faults);
     project_names(map, broken, &mut faults);
     masters(map, &mut faults);
+    paths(map, &mut faults);
+    admin_listeners(map, &mut faults);
     faults
 }
 
@@ -90,6 +92,9 @@ pub(crate) fn references(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault
         maps.require(&project.map, || entry("project", name).key("map"), &mut faults);
         if let AllDown::Pool(pool) = &project.all_down {
             pools.require(pool, || entry("project", name).key("all_down"), &mut faults);
+        }
+        if let Some(pool) = &project.parents {
+            pools.require(pool, || entry("project", name).key("parents"), &mut faults);
         }
     }
     faults
@@ -186,6 +191,7 @@ fn unused(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fault>) {
         AllDown::Pool(pool) => Some(pool),
         _ => None,
     }));
+    used.extend(map.projects.values().filter_map(|project| project.parents.as_ref()));
     for name in map.pools.keys().filter(|name| !used.contains(name)) {
         let remedy = format!("put \"{name}\" into a list of a map, or take it out");
         push(faults, entry("pool", name), "no map uses this pool".to_owned(), remedy);
@@ -442,7 +448,7 @@ fn masters(map: &AdminMap, faults: &mut Vec<Fault>) {
     for (name, project) in &map.projects {
         let mut seen = BTreeMap::new();
         for (master, details) in &project.masters {
-            if let Some(other) = seen.insert(details, master) {
+            if let Some(other) = seen.insert((&details.url, &details.host), master) {
                 let path = entry("project", name).key("master").key(master).key("url");
                 let problem = format!("is the same as master {other}");
                 push(
@@ -452,6 +458,61 @@ fn masters(map: &AdminMap, faults: &mut Vec<Fault>) {
                     "take one out: trying the same master twice gains nothing",
                 );
             }
+        }
+    }
+}
+
+/// What can never take effect among the paths of a project, and groups that cannot be kept together.
+fn paths(map: &AdminMap, faults: &mut Vec<Fault>) {
+    for (name, project) in &map.projects {
+        let mut groups: BTreeMap<&Name, u32> = BTreeMap::new();
+        for (at, policy) in project.paths.iter().enumerate() {
+            let path = || entry("project", name).key("path").index(at);
+            let mut earlier = project.paths.iter().take(at);
+            if let Some(other) = earlier.find(|p| p.glob == policy.glob || p.glob.is_all()) {
+                let problem =
+                    format!("is never reached: {:?} stands before it", other.glob.as_str());
+                let remedy = "put it further up, or take it out; the first that matches decides";
+                push(faults, path().key("glob"), problem, remedy);
+            }
+            let (Some(group), Some(ttl_s)) = (&policy.group, policy.ttl_s) else { continue };
+            let known = *groups.entry(group).or_insert(ttl_s);
+            if known != ttl_s {
+                let problem = format!("group {group} has ttl_s = {known} further up");
+                let remedy = "give all paths of a group the same: they are confirmed together";
+                push(faults, path().key("ttl_s"), problem, remedy);
+            }
+        }
+        for (at, field) in project.request_fields.iter().enumerate() {
+            if project.request_fields.iter().take(at).any(|earlier| earlier == field) {
+                let path = entry("project", name).key("request_fields").index(at);
+                push(faults, path, format!("{field} is there twice"), "take one out");
+            }
+        }
+        if let Query::Only(names) = &project.query {
+            for (at, parameter) in names.iter().enumerate() {
+                if names.iter().take(at).any(|earlier| earlier == parameter) {
+                    let path = entry("project", name).key("query").index(at);
+                    push(
+                        faults,
+                        path,
+                        format!("{:?} is there twice", clip(parameter)),
+                        "take one out",
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn admin_listeners(map: &AdminMap, faults: &mut Vec<Fault>) {
+    let mut owners: BTreeMap<&str, &Name> = BTreeMap::new();
+    for (name, node) in &map.nodes {
+        let Some(admin) = &node.admin else { continue };
+        if let Some(owner) = owners.insert(admin, name) {
+            let problem = format!("{admin} is already the admin listener of node {owner}");
+            let remedy = "give every node its own: one of the two would never be told anything";
+            push(faults, entry("node", name).key("admin"), problem, remedy);
         }
     }
 }

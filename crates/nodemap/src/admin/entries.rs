@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
-use super::{AdminMap, Master, Node, Project, Site, SteeringMap, Zone};
+use model::Query;
+
+use super::{AdminMap, Node, PathPolicy, Project, Site, SteeringMap, Zone, schema};
 use crate::toml_read::{bare_or_quoted, join};
 
 /// The keys of one entry (dotted, without the entry's own) with their values as TOML.
@@ -106,6 +108,8 @@ fn node_fields(node: &Node) -> Fields {
         ("country", node.country.map(quoted)),
         ("asn", node.asn.map(|asn| asn.get().to_string())),
         ("addresses", Some(array(&node.addresses))),
+        ("port", (node.port != schema::NODE_PORT).then(|| node.port.to_string())),
+        ("admin", node.admin.as_ref().map(quoted)),
         ("capacity", node.capacity.map(quoted)),
         ("sponsor", node.sponsor.as_ref().map(quoted)),
         ("drain", node.drain.as_ref().map(quoted)),
@@ -140,14 +144,66 @@ fn project_fields(project: &Project) -> Fields {
         ("ttl_s".to_owned(), project.ttl_s.to_string()),
         ("all_down".to_owned(), quoted(String::from(project.all_down.clone()))),
     ]);
-    for (name, Master { url, host }) in &project.masters {
+    fields.extend(optional([
+        ("completion", changed(&project.completion).map(quoted)),
+        ("query", changed(&project.query).map(query)),
+        (
+            "stale_while_revalidate_s",
+            changed(&project.stale_while_revalidate_s).map(u32::to_string),
+        ),
+        (
+            "reload_min_age_s",
+            (project.reload_min_age_s != schema::RELOAD_MIN_AGE_S)
+                .then(|| project.reload_min_age_s.to_string()),
+        ),
+        ("request_fields", changed(&project.request_fields).map(array)),
+        ("unsafe_methods", changed(&project.unsafe_methods).map(bool::to_string)),
+        ("parents", project.parents.as_ref().map(quoted)),
+        ("path", changed(&project.paths).map(|paths| paths_array(paths))),
+    ]));
+    for (name, master) in &project.masters {
         let key = format!("master.{}", bare_or_quoted(name.as_str()));
-        fields.insert(format!("{key}.url"), quoted(url));
-        if let Some(host) = host {
-            fields.insert(format!("{key}.host"), quoted(host));
-        }
+        let of_master = optional([
+            ("url", Some(quoted(&master.url))),
+            ("host", master.host.as_ref().map(quoted)),
+            ("requests_max", master.requests_max.map(|max| max.to_string())),
+            ("rate", master.rate.map(quoted)),
+        ]);
+        fields
+            .extend(of_master.into_iter().map(|(field, value)| (format!("{key}.{field}"), value)));
     }
     fields
+}
+
+/// The value, if it is not what holds without it.
+fn changed<T: Default + PartialEq>(value: &T) -> Option<&T> {
+    (*value != T::default()).then_some(value)
+}
+
+fn query(query: &Query) -> String {
+    match query {
+        Query::Keep => quoted("keep"),
+        Query::Drop => quoted("drop"),
+        Query::Only(names) => array(names),
+    }
+}
+
+/// All on one line, since their order counts: `[{ glob = "**", ttl_s = 60 }, ...]`.
+fn paths_array(paths: &[PathPolicy]) -> String {
+    let tables: Vec<String> = paths.iter().map(path_table).collect();
+    format!("[{}]", tables.join(", "))
+}
+
+fn path_table(path: &PathPolicy) -> String {
+    let fields = [
+        ("glob", Some(quoted(&path.glob))),
+        ("ttl_s", path.ttl_s.map(|s| s.to_string())),
+        ("negative_ttl_s", path.negative_ttl_s.map(|s| s.to_string())),
+        ("completion", path.completion.map(quoted)),
+        ("group", path.group.as_ref().map(quoted)),
+    ];
+    let given = fields.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", value?)));
+    format!("{{ {} }}", given.collect::<Vec<_>>().join(", "))
 }
 
 fn optional<const N: usize>(fields: [(&str, Option<String>); N]) -> Fields {

@@ -10,14 +10,11 @@ use std::str::FromStr;
 
 use model::{HostName, Name};
 
+use super::read_project::read_project;
 use super::schema::{self, limits};
-use super::{
-    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone, check,
-    master,
-};
+use super::{AdminMap, Node, Site, Soa, SteeringMap, Zone, check, master};
 use crate::Finding;
 use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
-use crate::words::clip;
 
 /// Reads the given files (name and text) as one map. Names are for messages only.
 ///
@@ -212,10 +209,13 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
         .unwrap_or_default();
     let country = table.get("country").and_then(|v| v.country());
     let asn = table.get("asn").and_then(|v| v.asn());
+    let port = table.get("port").and_then(|v| v.u32_in(limits::PORT));
+    let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(schema::NODE_PORT);
+    let admin = table.get("admin").and_then(|v| master::read_admin(&v));
     let capacity = table.get("capacity").and_then(|v| v.rate());
     let sponsor = table.get("sponsor").and_then(|v| v.text()).map(str::to_owned);
     let drain = table.get("drain").and_then(|v| read_drain(&v));
-    Some(Node { site: site?, country, asn, addresses, capacity, sponsor, drain })
+    Some(Node { site: site?, country, asn, addresses, port, admin, capacity, sponsor, drain })
 }
 
 /// A drain without a reason is one that nobody dares to end.
@@ -315,86 +315,6 @@ fn txt(value: &Value<'_>) -> Option<String> {
         return None;
     }
     Some(text.to_owned())
-}
-
-fn read_project(table: &Table<'_>) -> Option<Project> {
-    let name = table.need("name", "\"PROJECT.cdn.example\"").and_then(|v| v.host_name());
-    let hosts = table
-        .need("hosts", "[\"download.PROJECT.example\"]")
-        .map(|v| v.list_of(limits::HOSTS, "hosts", host_pattern))
-        .unwrap_or_default();
-    let map = table.need("map", "\"default\"").and_then(|v| v.name());
-    let ttl_s = table.get("ttl_s").and_then(|v| v.u32_in(limits::TTL_S));
-    let all_down = table.get("all_down").and_then(|v| read_all_down(&v));
-    let masters = read_masters(table);
-    Some(Project {
-        name: name?,
-        hosts,
-        map: map?,
-        ttl_s: ttl_s.unwrap_or(schema::PROJECT_TTL_S),
-        all_down: all_down.unwrap_or_default(),
-        masters,
-    })
-}
-
-fn host_pattern(value: &Value<'_>) -> Option<HostPattern> {
-    let text = value.text()?;
-    let refuse = |problem: &str, remedy: &str| {
-        value.refuse(format!("{:?} {problem}", clip(text)), remedy);
-        None
-    };
-    match text {
-        "*" => Some(HostPattern::Any),
-        text if text.contains('/') => {
-            refuse("is a URL", "write its host alone, without http:// and path")
-        }
-        text if text.contains(':') => {
-            refuse("has a port", "write the host alone; it holds on every port")
-        }
-        text if text.contains('*') => refuse(
-            "is a pattern",
-            "write every host out, or \"*\" alone for all that no other project has",
-        ),
-        _ => value.host_name().map(HostPattern::Exact),
-    }
-}
-
-fn read_all_down(value: &Value<'_>) -> Option<AllDown> {
-    let text = value.text()?;
-    let read = AllDown::try_from(text.to_owned());
-    if read.is_err() {
-        value.refuse(
-            format!("{:?} is no way to answer", clip(text)),
-            "write last-good, all, pool:NAME, nodata or servfail",
-        );
-    }
-    read.ok()
-}
-
-fn read_masters(table: &Table<'_>) -> BTreeMap<Name, Master> {
-    let example = "{ m1 = { url = \"http://master1.example:8080\" } }";
-    let Some(masters) = table.need("master", example).and_then(|v| v.table(&schema::MASTERS))
-    else {
-        return BTreeMap::new();
-    };
-    if masters.is_empty() {
-        masters.refuse("has no masters", format!("name at least one: master = {example}"));
-    }
-    let mut read = BTreeMap::new();
-    for (at, (word, value)) in masters.entries().enumerate() {
-        if at == limits::MASTERS {
-            word.refuse("is one master too many", format!("give at most {}", limits::MASTERS));
-        }
-        let name = word.parse("a name");
-        let Some(table) = value.table(&schema::MASTER) else { continue };
-        let url = table.need("url", "\"http://master1.example:8080\"");
-        let url = url.and_then(|v| master::read_url(&v));
-        let host = table.get("host").and_then(|v| master::read_host(&v));
-        if let (Some(name), Some(url)) = (name, url) {
-            read.insert(name, Master { url, host });
-        }
-    }
-    read
 }
 
 /// The path of an entry, for faults: `KeyPath::of(&["node", NAME])`.

@@ -1,4 +1,4 @@
-//! The URL and `Host` of a master.
+//! The URL and `Host` of a master, and where a node's admin listener is.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,7 +7,10 @@ use model::HostName;
 use crate::toml_read::Value;
 use crate::words::clip;
 
-/// `http://host[:port][/prefix]`, final slashes dropped (the prefix is put before paths that begin
+/// How the URL of a master is written.
+const URL: &str = "write http://HOST[:PORT][/PREFIX], or with https://";
+
+/// `http://host[:port][/prefix]` or the same with `https://`, final slashes dropped (the prefix is put before paths that begin
 /// with one).
 pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
     let text = value.text()?;
@@ -15,14 +18,8 @@ pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
         value.refuse(format!("{:?} {why}", clip(text)), remedy);
         None
     };
-    let Some(rest) = text.strip_prefix("http://") else {
-        if text.starts_with("https://") {
-            return refuse(
-                "needs HTTPS, which this version does not speak to masters",
-                "write http://HOST[:PORT][/PREFIX]; https:// comes with a later version",
-            );
-        }
-        return refuse("does not begin with http://", "write http://HOST[:PORT][/PREFIX]");
+    let Some((scheme @ ("http" | "https"), rest)) = text.split_once("://") else {
+        return refuse("begins with neither http:// nor https://", URL);
     };
     let (authority, prefix) = match rest.find('/') {
         Some(at) => rest.split_at(at),
@@ -30,13 +27,13 @@ pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
     };
     if authority.contains('@') {
         // What stands there may be a password: it is not repeated.
-        value.refuse("carries a user name", "take out all between http:// and the @");
+        value.refuse("carries a user name", "take out all between the // and the @");
         return None;
     }
     if !is_host_and_port(authority) {
         return refuse(
             "has no valid host and port",
-            "write http://HOST[:PORT][/PREFIX], the host as a name, an IPv4 address or an IPv6 \
+            "write http://HOST[:PORT][/PREFIX] or https://..., the host as a name, an IPv4 address or an IPv6 \
              address in [brackets], the port from 1 to 65535",
         );
     }
@@ -50,7 +47,27 @@ pub(super) fn read_url(value: &Value<'_>) -> Option<String> {
     if prefix.split('/').any(|segment| segment == "." || segment == "..") {
         return refuse("has . or .. in its prefix", "write the path that is meant");
     }
-    Some(format!("http://{authority}{}", prefix.trim_end_matches('/')))
+    Some(format!("{scheme}://{authority}{}", prefix.trim_end_matches('/')))
+}
+
+/// `http://host[:port]`: where the admin listener of a node is reached, a final slash dropped.
+pub(super) fn read_admin(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    let address = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
+    if let Some(address) = address
+        && is_host_and_port(address)
+    {
+        return Some(format!("http://{address}"));
+    }
+    let remedy = "write http://HOST[:PORT], for example \"http://127.0.0.1:9103\": admin listeners \
+                  stand on loopback, so reach other hosts by a tunnel";
+    // What stands before an @ may be a password: it is not repeated.
+    let problem = match text.contains('@') {
+        true => "carries a user name".to_owned(),
+        false => format!("{:?} is not the address of an admin listener", clip(text)),
+    };
+    value.refuse(problem, remedy);
+    None
 }
 
 /// A `Host` header: name or address, with or without port.

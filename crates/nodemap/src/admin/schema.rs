@@ -28,6 +28,32 @@ pub(crate) mod limits {
     pub(crate) const TTL_S: RangeInclusive<u32> = 5..=86_400;
     /// TTL of negative answers, seconds (RFC 2308 section 5 advises 3 hours at most).
     pub(crate) const NEGATIVE_TTL_S: u32 = 10_800;
+    /// Port of a node.
+    pub(crate) const PORT: RangeInclusive<u32> = 1..=65_535;
+    /// Names of parameters in the query policy of a project.
+    pub(crate) const QUERY_NAMES: usize = 64;
+    /// Bytes of the name of one.
+    pub(crate) const QUERY_NAME_BYTES: usize = 128;
+    /// Request fields that fills carry.
+    pub(crate) const REQUEST_FIELDS: usize = 16;
+    /// Bytes of the name of one.
+    pub(crate) const REQUEST_FIELD_BYTES: usize = 64;
+    /// How long an object may be served stale while it is confirmed, seconds: 30 days.
+    pub(crate) const STALE_WHILE_REVALIDATE_S: u32 = 2_592_000;
+    /// Age below which a reload is answered from what is held, seconds: a day.
+    pub(crate) const RELOAD_MIN_AGE_S: u32 = 86_400;
+    /// Path policies of a project: each request may be held against all of them.
+    pub(crate) const PATHS: usize = 64;
+    /// Bytes of a glob.
+    pub(crate) const GLOB_BYTES: usize = 256;
+    /// Lifetime of objects, seconds: a year (RFC 9111 section 1.2.2 knows up to 2^31).
+    pub(crate) const PATH_TTL_S: u32 = 31_536_000;
+    /// How long an error is remembered, seconds: a day.
+    pub(crate) const PATH_NEGATIVE_TTL_S: u32 = 86_400;
+    /// Requests to a master at a time.
+    pub(crate) const REQUESTS: RangeInclusive<u32> = 1..=10_000;
+    /// Smallest budget of a master: below it one block takes minutes, and is given up.
+    pub(crate) const MASTER_RATE_BITS_S: u64 = 1_000_000;
 }
 
 /// TTL of a zone's own records when the map gives none, seconds.
@@ -37,8 +63,13 @@ pub const NEGATIVE_TTL_S: u32 = 60;
 /// TTL of steered answers when the map gives none, seconds.
 pub const PROJECT_TTL_S: u32 = 60;
 
+/// Port of a node's HTTP service when the map gives none.
+pub const NODE_PORT: u16 = 80;
+/// Age below which a reload is answered from what is held, when the map gives none, seconds.
+pub const RELOAD_MIN_AGE_S: u32 = 60;
+
 /// All sections that people write, in the order of the reference page.
-pub const SECTIONS: [&Section; 14] = [
+pub const SECTIONS: [&Section; 15] = [
     &ROOT,
     &SITE,
     &NODE,
@@ -53,6 +84,7 @@ pub const SECTIONS: [&Section; 14] = [
     &ZONE_TXT,
     &PROJECT,
     &MASTER,
+    &PATH,
 ];
 
 pub(super) const ROOT: Section = Section {
@@ -106,6 +138,18 @@ pub(super) const NODE: Section = Section {
             "country it stands in; for people and reports",
         ),
         key("asn", "AS number, 1 to 4294967295", "none", "AS it stands in; for people and reports"),
+        key(
+            "port",
+            "1 to 65535",
+            "80",
+            "where it serves HTTP to clients, and to edges that fill from it",
+        ),
+        key(
+            "admin",
+            "`\"http://HOST[:PORT]\"`",
+            "none",
+            "where `cacheboy purge` reaches its admin listener, most often the near end of a tunnel; no two nodes share one",
+        ),
         key("capacity", "rate, such as `\"1 Gbit/s\"`", "unlimited", "what the node can send"),
         key("sponsor", "text", "none", "who gives it"),
         key(
@@ -270,6 +314,54 @@ pub(super) const PROJECT: Section = Section {
             "required",
             "its origins, tried in the order of their names",
         ),
+        key(
+            "completion",
+            "`popular`, `complete` or `demanded`",
+            "`popular`",
+            "how much of an object edges fetch: all of it once there is demand, all of it at once, or only what clients ask for",
+        ),
+        key(
+            "query",
+            "`keep`, `drop` or a list of 1 to 64 names of parameters",
+            "`keep`",
+            "what of a query makes another object and goes to masters: all, nothing, or these parameters",
+        ),
+        key(
+            "stale_while_revalidate_s",
+            "seconds, 0 to 2592000",
+            "0",
+            "how long beyond its lifetime an object is served while it is confirmed behind, where the master does not say",
+        ),
+        key(
+            "reload_min_age_s",
+            "seconds, 0 to 86400",
+            "60",
+            "a client that reloads (`no-cache`, `max-age=0`) gets what is held if it was confirmed less than so long ago",
+        ),
+        key(
+            "request_fields",
+            "list of 1 to 16 field names in lower case",
+            "none",
+            "request fields of clients that fills carry to masters; one object for all values",
+        ),
+        key(
+            "unsafe_methods",
+            "true or false",
+            "false",
+            "whether POST, PUT, DELETE and PATCH are passed to a master; else they are answered with 405",
+        ),
+        key(
+            "parents",
+            "name of a pool",
+            "none",
+            "edges outside this pool fill from its nodes, and from masters when those fail",
+        ),
+        key(
+            "path",
+            "list of tables, 1 to 64, see below",
+            "none",
+            "what holds for some of its paths; the first that matches decides",
+        ),
     ],
 };
 
@@ -284,15 +376,63 @@ pub(super) const MASTER: Section = Section {
     keys: &[
         key(
             "url",
-            "`\"http://HOST[:PORT][/PREFIX]\"`",
+            "`\"http://HOST[:PORT][/PREFIX]\"`, or with `https://`",
             "required",
-            "where it is; the prefix is put before every path",
+            "where it is; the prefix is put before every path; certificates are verified",
         ),
         key(
             "host",
             "`\"HOST\"` or `\"HOST:PORT\"`",
             "the one in `url`",
-            "the `Host` that is sent to it",
+            "the `Host` that is sent to it, and the name that its certificate must have",
+        ),
+        key(
+            "requests_max",
+            "1 to 10000",
+            "unlimited",
+            "requests that one edge has under way to it at a time",
+        ),
+        key(
+            "rate",
+            "rate from `\"1 Mbit/s\"` up",
+            "unlimited",
+            "what one edge fetches from it at most",
+        ),
+    ],
+};
+
+pub(super) const PATH: Section = Section {
+    header: "[[project.NAME.path]]",
+    keys: &[
+        key(
+            "glob",
+            "pattern of at most 256 bytes, without the leading slash",
+            "required",
+            "the paths: `*` and `?` stay inside a segment, `**` crosses slashes, `[ab]` and `{a,b}` are alternatives",
+        ),
+        key(
+            "ttl_s",
+            "seconds, 0 to 31536000",
+            "what the master says",
+            "how long after the master gave or confirmed it an object is fresh; 0: confirmed at every request",
+        ),
+        key(
+            "negative_ttl_s",
+            "seconds, 0 to 86400",
+            "30, or what the master says",
+            "how long a 404 or 410 is remembered; 0: not at all",
+        ),
+        key(
+            "completion",
+            "`popular`, `complete` or `demanded`",
+            "the project's",
+            "how much of an object edges fetch",
+        ),
+        key(
+            "group",
+            "name",
+            "none",
+            "objects of one group are confirmed together, every `ttl_s` seconds by the wall clock, the same on all edges",
         ),
     ],
 };
@@ -323,6 +463,25 @@ mod tests {
             (&PROJECT, "hosts", format!("1 to {} DNS", limits::HOSTS)),
             (&PROJECT, "ttl_s", ttl),
             (&PROJECT, "master", format!("1 to {}", limits::MASTERS)),
+            (&NODE, "port", format!("{} to {}", limits::PORT.start(), limits::PORT.end())),
+            (&PROJECT, "query", format!("1 to {} names", limits::QUERY_NAMES)),
+            (
+                &PROJECT,
+                "stale_while_revalidate_s",
+                format!("0 to {}", limits::STALE_WHILE_REVALIDATE_S),
+            ),
+            (&PROJECT, "reload_min_age_s", format!("0 to {}", limits::RELOAD_MIN_AGE_S)),
+            (&PROJECT, "request_fields", format!("1 to {} field", limits::REQUEST_FIELDS)),
+            (&PROJECT, "path", format!("1 to {}", limits::PATHS)),
+            (
+                &MASTER,
+                "requests_max",
+                format!("{} to {}", limits::REQUESTS.start(), limits::REQUESTS.end()),
+            ),
+            (&MASTER, "rate", format!("\"{}\"", model::Rate(limits::MASTER_RATE_BITS_S))),
+            (&PATH, "glob", format!("{} bytes", limits::GLOB_BYTES)),
+            (&PATH, "ttl_s", format!("0 to {}", limits::PATH_TTL_S)),
+            (&PATH, "negative_ttl_s", format!("0 to {}", limits::PATH_NEGATIVE_TTL_S)),
         ] {
             let kind = kind(section, name);
             assert!(kind.contains(&limit), "{} {name}: {kind:?} has no {limit:?}", section.header);

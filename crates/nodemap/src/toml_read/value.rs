@@ -194,10 +194,19 @@ impl<'a> Value<'a> {
         Some(Table::open(self.document, self.path.clone(), self.line, entries, section))
     }
 
-    /// Whether it is a table in which nothing but tables stands, at least one.
+    /// Whether it is a list.
+    pub fn is_list(&self) -> bool {
+        self.value.is_array()
+    }
+
+    /// Whether it is a table in which nothing but tables and lists of tables stands, at least one.
     pub fn holds_only_tables(&self) -> bool {
+        let of_tables = |value: &DeValue<'_>| match value {
+            DeValue::Array(list) => list.iter().all(|element| element.get_ref().is_table()),
+            value => value.is_table(),
+        };
         let table = self.value.as_table().filter(|table| !table.is_empty());
-        table.is_some_and(|table| table.iter().all(|(_, value)| value.get_ref().is_table()))
+        table.is_some_and(|table| table.iter().all(|(_, value)| of_tables(value.get_ref())))
     }
 
     /// The elements of a list of 1 to `max` tables, `[[list.of.tables]]`, each read by `read`.

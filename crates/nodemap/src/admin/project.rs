@@ -1,0 +1,172 @@
+//! `[project.NAME]` and what stands below it.
+
+use std::collections::BTreeMap;
+
+use model::{Completion, HostName, Name, Query, Rate};
+use serde::{Deserialize, Serialize};
+
+use super::{Glob, schema};
+
+/// `[project.NAME]`
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Project {
+    /// The steered DNS name; lies in one of the zones.
+    pub name: HostName,
+    /// Every `Host` the project accepts.
+    pub hosts: Vec<HostPattern>,
+    /// Its steering map.
+    pub map: Name,
+    /// TTL of steered answers, seconds, at least 5.
+    pub ttl_s: u32,
+    /// What to answer when no node of any pool is up.
+    pub all_down: AllDown,
+    /// Origins by name, at least one, tried in the order of their names.
+    pub masters: BTreeMap<Name, Master>,
+    /// How much of an object is fetched beyond what clients ask for.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub completion: Completion,
+    /// What of a query counts.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub query: Query,
+    /// How long beyond its lifetime an object is served while it is confirmed behind (RFC 5861),
+    /// seconds, where the master says nothing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stale_while_revalidate_s: u32,
+    /// A client that reloads gets what was confirmed less than so many seconds ago.
+    #[serde(default = "reload_min_age_s")]
+    pub reload_min_age_s: u32,
+    /// Request fields of clients, lower case, that fills carry too; nothing is keyed on them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub request_fields: Vec<String>,
+    /// Whether POST, PUT, DELETE and PATCH are passed to a master; else they are refused.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub unsafe_methods: bool,
+    /// The pool whose nodes the edges outside it fill from, before masters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parents: Option<Name>,
+    /// `[[project.NAME.path]]` in their order; see [`Self::policy`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathPolicy>,
+}
+
+impl Project {
+    /// The policy of a path, with or without its leading slash: the first whose glob matches.
+    pub fn policy(&self, path: &str) -> Option<&PathPolicy> {
+        self.paths.iter().find(|policy| policy.glob.is_match(path))
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn reload_min_age_s() -> u32 {
+    schema::RELOAD_MIN_AGE_S
+}
+
+/// `[[project.NAME.path]]`: what holds for some paths of a project, beside what masters say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathPolicy {
+    /// The paths.
+    pub glob: Glob,
+    /// How long what is held counts as fresh, seconds, whatever masters say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_s: Option<u32>,
+    /// How long a 404 or 410 is remembered, seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub negative_ttl_s: Option<u32>,
+    /// Instead of the project's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<Completion>,
+    /// All objects of a group are confirmed together, every `ttl_s` by the wall clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<Name>,
+}
+
+/// A `Host` that a project accepts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum HostPattern {
+    /// This name.
+    Exact(HostName),
+    /// `*`: any name no other project accepts. At most one project may have it.
+    Any,
+}
+
+impl TryFrom<String> for HostPattern {
+    type Error = model::name::NameError;
+    fn try_from(s: String) -> Result<Self, Self::Error> {
+        if s == "*" { Ok(Self::Any) } else { s.parse().map(Self::Exact) }
+    }
+}
+
+impl From<HostPattern> for String {
+    fn from(p: HostPattern) -> Self {
+        match p {
+            HostPattern::Exact(name) => name.into(),
+            HostPattern::Any => "*".into(),
+        }
+    }
+}
+
+/// What a project wants answered when no node of any of its pools is up (invariant S1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum AllDown {
+    /// The nodes that went down last.
+    #[default]
+    LastGood,
+    /// Every node that is not drained, as if all were up.
+    All,
+    /// The nodes of this pool that are not drained.
+    Pool(Name),
+    /// No data: NOERROR with an empty answer.
+    NoData,
+    /// SERVFAIL.
+    ServFail,
+}
+
+impl TryFrom<String> for AllDown {
+    type Error = String;
+    fn try_from(s: String) -> Result<Self, String> {
+        let refused = || format!("{s:?} is not last-good, all, pool:NAME, nodata or servfail");
+        match s.as_str() {
+            "last-good" => Ok(Self::LastGood),
+            "all" => Ok(Self::All),
+            "nodata" => Ok(Self::NoData),
+            "servfail" => Ok(Self::ServFail),
+            other => {
+                let pool = other.strip_prefix("pool:").and_then(|p| p.parse().ok());
+                pool.map(Self::Pool).ok_or_else(refused)
+            }
+        }
+    }
+}
+
+impl From<AllDown> for String {
+    fn from(a: AllDown) -> Self {
+        match a {
+            AllDown::LastGood => "last-good".into(),
+            AllDown::All => "all".into(),
+            AllDown::NoData => "nodata".into(),
+            AllDown::ServFail => "servfail".into(),
+            AllDown::Pool(name) => format!("pool:{name}"),
+        }
+    }
+}
+
+/// `[project.NAME.master.NAME]`: an origin.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Master {
+    /// `http://host[:port][/prefix]`, or with `https://`; the prefix is put before every path.
+    pub url: String,
+    /// `Host` sent upstream, when it is not the one in the URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Requests of one edge to it at a time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_max: Option<u32>,
+    /// What one edge may fetch from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+}
