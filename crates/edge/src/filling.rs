@@ -433,6 +433,11 @@ impl Reader {
         self.wait(block..until, |_, slot| slot.copy(from, max)).await
     }
 
+    /// Waits until the first of `blocks` is in the store.
+    pub(crate) async fn stored(&self, blocks: Range<u32>) -> Result<(), Failure> {
+        self.wait(blocks, |_, _| None::<()>).await.map(|_| ())
+    }
+
     /// Waits until the first of `blocks` is held (`None`) or `ready` gives something.
     async fn wait<T>(
         &self,

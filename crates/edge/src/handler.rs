@@ -25,6 +25,7 @@ use crate::counters::Served;
 use crate::deliver::{Delivered, deliver};
 use crate::fetch::Ask;
 use crate::flight::{self, How, Outcome, Payload, Seat};
+use crate::group;
 use crate::host::host_of;
 use crate::memo::Memo;
 use crate::project::Project;
@@ -46,9 +47,9 @@ const CHANGES_MAX: u32 = 5;
 pub(crate) struct Front(pub(crate) Arc<Edge>);
 
 impl Handler for Front {
-    async fn handle(&self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Body> {
+    async fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let edge = &self.0;
-        let (response, served) = answer(edge, &request).await;
+        let (response, served) = answer(edge, &request, peer).await;
         edge.counters.count(served);
         response
     }
@@ -56,7 +57,7 @@ impl Handler for Front {
 
 type Answered = (Response<Body>, Served);
 
-async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>) -> Answered {
+async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>, peer: SocketAddr) -> Answered {
     if request.uri().path() == HEALTH_PATH {
         return (health(edge, request.method()), Served::Health);
     }
@@ -80,6 +81,11 @@ async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>) -> Answered {
     }
     match http_cache::Request::parse(request.method(), request.uri(), request.headers()) {
         Ok(parsed) => {
+            if let Some(answered) =
+                group::answer(edge, &project, &parsed, request.headers(), peer).await
+            {
+                return answered;
+            }
             let key = Key(key(&project.name, &parsed.target));
             let (method, headers) = (request.method().clone(), request.headers().clone());
             get(&Asked { edge, project, key, request: parsed, method, headers }).await

@@ -5,6 +5,7 @@
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
+//! [`group`] (index files that are served from snapshots),
 //! [`host`] (what a request names), [`upstream`] (pooled connections with bounded patience),
 //! [`probe`] (whether a bad master is good again),
 //! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
@@ -29,6 +30,7 @@ mod deliver;
 mod fetch;
 mod filling;
 mod flight;
+mod group;
 mod handler;
 mod host;
 mod memo;

@@ -161,6 +161,12 @@ impl Project {
         tracing::debug!(project = labels[0], master = labels[1], kind = labels[2], "master failed");
     }
 
+    /// The group that a target belongs to, and the seconds between two ticks of its grid.
+    pub(crate) fn group_of(&self, target: &Target) -> Option<(&Name, u32)> {
+        let policy = self.definition.policy(target.path())?;
+        Some((policy.group.as_ref()?, policy.ttl_s?))
+    }
+
     /// The master's name for people; `-` when it does not exist.
     pub(crate) fn master_name(&self, master: MasterId) -> &str {
         self.masters.get(master).map_or("-", |m| m.name.as_str())

@@ -22,6 +22,7 @@ use crate::complaints::Complaints;
 use crate::counters::{Counters, raise};
 use crate::filling::Fillings;
 use crate::flight::Flights;
+use crate::group::Groups;
 use crate::handler::Front;
 use crate::memo::Memos;
 use crate::params::Params;
@@ -101,6 +102,7 @@ pub async fn bind_on(
         memos: Memos::default(),
         flights: Flights::default(),
         fillings: Fillings::default(),
+        groups: Groups::new(&context.metrics),
         buffers: Arc::new(Semaphore::new(buffers)),
         buffers_share: buffers.div_euclid(2).max(1),
         block_bytes,
@@ -242,6 +244,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         "questions_in_flight": edge.flights.count(),
         "fills_in_flight": edge.fillings.count(),
         "block_buffers_free": edge.buffers.available_permits(),
+        "groups": edge.groups.status(),
         "stores": edge.stores.status(),
         "masters": by_name,
     })

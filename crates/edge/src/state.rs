@@ -14,6 +14,7 @@ use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::filling::Fillings;
 use crate::flight::Flights;
+use crate::group::Groups;
 use crate::memo::Memos;
 use crate::project::{Project, Projects};
 use crate::stores::Stores;
@@ -30,6 +31,7 @@ pub(crate) struct Edge {
     pub(crate) memos: Memos,
     pub(crate) flights: Flights,
     pub(crate) fillings: Fillings,
+    pub(crate) groups: Groups,
     /// One permit for each block buffer: what bounds their memory.
     pub(crate) buffers: Arc<Semaphore>,
     /// Of these, at most so many for one project while there are others.

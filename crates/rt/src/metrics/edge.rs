@@ -39,4 +39,16 @@ super::metrics! {
         "Blocks with a wrong checksum, by store folder.";
     STORE_WRITE_ERRORS: Counter "cacheboy_edge_store_write_errors_total" ["store"]
         "Failed writes, syncs and removals, by store folder.";
+    GROUP_MEMBERS: Gauge "cacheboy_edge_group_members" ["project", "group"]
+        "Members of a group of index files.";
+    GROUP_LOOKS: Counter "cacheboy_edge_group_looks_total" ["project", "group"]
+        "Looks at members: each asks a master whether one has changed.";
+    GROUP_SWITCHES: Counter "cacheboy_edge_group_switches_total" ["project", "group"]
+        "Snapshots of a group that took another's place.";
+    GROUP_KEPT: Counter "cacheboy_edge_group_kept_total" ["project", "group", "why"]
+        "Rounds after which the old snapshot stayed unconfirmed, by reason (group-restless, group-masters-away).";
+    GROUP_MIXED: Counter "cacheboy_edge_group_mixed_total" ["project", "group"]
+        "Requests for a member that the snapshot the client began with has not: it got the newest.";
+    GROUP_APART: Counter "cacheboy_edge_group_apart_total" ["project", "group", "why"]
+        "Requests for files of a group that it could not serve, by reason (group-full, group-busy, group-too-large, group-restless, group-masters-away, or why the reply is not kept).";
 }
