@@ -3,22 +3,16 @@
 //! Phases: ask masters in turn until one gives a usable answer -> confirm what is held (304), or
 //! begin a representation with the answer that is coming in, or hand the answer to the one client
 //! it is for -> when no master helped: serve stale, or say what went wrong.
-//!
-//! The first question asks for no more than its client needs: for a range, the blocks that it
-//! touches, so that the tail of a cold object takes one round trip.
 
-use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use fill::{Failure, Geometry, MasterId, RunId};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use http_cache::errors::{Meaning, may_replace, meaning};
-use http_cache::hygiene::fill_request;
-use http_cache::range::Spec;
 use http_cache::{
-    ContentRange, NoCache, Reply, Request, StoredHead, Target, merge_304, range_headers,
-    revalidation_headers, same_representation, storable,
+    ContentRange, NoCache, Request, Selecting, StoredHead, Target, asks_nothing_else, merge_304,
+    range_headers, same_representation, storable,
 };
 use rt::clock;
 use store::Key;
@@ -27,8 +21,10 @@ use crate::filling::{DISK_TROUBLE_MS, Filling, Reader};
 use crate::flight::{How, Outcome, Payload};
 use crate::pour;
 use crate::project::Project;
+use crate::question::{Question, first_range};
 use crate::state::{Edge, Object};
 use crate::upstream::Answer;
+use crate::variants::{self, Settled};
 
 /// How long an answer that may not be kept keeps later requests from waiting for each other.
 const PASS_MS: u64 = 60_000;
@@ -44,19 +40,21 @@ const RETRY_GONE_MS: u64 = 10_000;
 pub(crate) struct Ask {
     pub(crate) project: Arc<Project>,
     pub(crate) target: Target,
+    /// The key of the target.
+    pub(crate) base: Key,
+    /// Where the answer is expected to stand: that key or a variant's.
     pub(crate) key: Key,
     /// The request that began it.
     pub(crate) request: Request,
-    /// Its fields, for the loop marks alone.
+    /// Its fields, for the loop marks and to tell whether an answer suits it.
     pub(crate) headers: HeaderMap,
+    /// Those of its fields that masters are told.
+    pub(crate) selecting: Selecting,
     /// What is held and to be confirmed.
     pub(crate) held: Option<Arc<Object>>,
     /// Whether that may be served when nobody can be asked.
     pub(crate) stale_on_error: bool,
 }
-
-/// Larger offsets than any object has are not sent upstream, where they may not be understood.
-const OFFSET_MAX: u64 = 1 << 62;
 
 type Answered = (Outcome, Option<Payload>);
 
@@ -138,7 +136,7 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
             }
             Meaning::Gone => {
                 ask.project.handle_ok(master);
-                if is_kept(edge, &ask, &answer) {
+                if is_kept(&ask, &answer) {
                     return accept(edge, &ask, &question, answer).await;
                 }
                 note_error(edge, &ask, &answer);
@@ -183,103 +181,13 @@ fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     });
 }
 
-/// The form in which masters are asked.
-#[derive(Debug)]
-struct Question {
-    /// With the preconditions of a revalidation.
-    conditional: bool,
-    /// What is asked for; `None`: everything.
-    range: Option<Part>,
-}
-
-impl Question {
-    async fn put(&self, edge: &Edge, ask: &Ask, master: MasterId) -> Result<Answer, Failure> {
-        let mut extra = HeaderMap::new();
-        if let Some(held) = ask.held.as_ref().filter(|_| self.conditional) {
-            extra = revalidation_headers(&held.head);
-        }
-        if let Some(range) = &self.range {
-            let range = HeaderValue::try_from(range.to_string()).map_err(|_| Failure::Protocol)?;
-            extra.insert(header::RANGE, range);
-        }
-        let headers = fill_request(&ask.headers, &edge.me, &extra);
-        edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers).await
-    }
-
-    /// Whether an answer is one to this question at all: a 304 only where it was conditional, a 206
-    /// only with a range that begins where it was asked to. Another comes from a broken master.
-    fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
-        match reply.status {
-            StatusCode::NOT_MODIFIED => self.conditional,
-            StatusCode::PARTIAL_CONTENT => match ContentRange::of(reply.headers) {
-                Some(ContentRange::Part { first, last, complete }) => {
-                    self.range.is_some_and(|asked| asked.is_begun_by(first, last, complete))
-                }
-                _ => false,
-            },
-            _ => true,
-        }
-    }
-}
-
-/// A part asked for by `Range`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    /// From a byte on, to a byte or the end.
-    From(u64, Option<u64>),
-    /// So many last bytes.
-    Suffix(u64),
-}
-
-impl fmt::Display for Part {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::From(first, Some(last)) => write!(f, "bytes={first}-{last}"),
-            Self::From(first, None) => write!(f, "bytes={first}-"),
-            Self::Suffix(bytes) => write!(f, "bytes=-{bytes}"),
-        }
-    }
-}
-
-impl Part {
-    /// Whether the bytes `first..=last` of `complete` have the first one asked for. They may be
-    /// fewer than asked for (RFC 9110 section 15.3.7): further ones are asked for then.
-    fn is_begun_by(self, first: u64, last: u64, complete: Option<u64>) -> bool {
-        let asked = match (self, complete) {
-            (Self::From(asked, _), _) => asked,
-            (Self::Suffix(bytes), Some(complete)) => complete.saturating_sub(bytes),
-            // Nobody can tell.
-            (Self::Suffix(_), None) => first,
-        };
-        (first..=last).contains(&asked)
-    }
-}
-
-/// What a first question asks for: the blocks of the client's first range; for a HEAD the first
-/// block; `None`: everything.
-fn first_range(block: u64, request: &Request) -> Option<Part> {
-    if request.head {
-        return Some(Part::From(0, Some(block.saturating_sub(1))));
-    }
-    let aligned = |at: u64| at.checked_div(block).unwrap_or(0).saturating_mul(block);
-    match *request.range.as_ref()?.specs().first()? {
-        Spec::From { first, last: Some(last) } if last < OFFSET_MAX => {
-            let end = aligned(last).saturating_add(block).saturating_sub(1);
-            Some(Part::From(aligned(first), Some(end)))
-        }
-        Spec::From { first, .. } => {
-            let start = aligned(first);
-            (start > 0).then_some(Part::From(start, None))
-        }
-        // Up to one block more, so that the suffix's first block comes whole.
-        Spec::Suffix(suffix) => Some(Part::Suffix(suffix.saturating_add(block.saturating_sub(1)))),
-    }
-}
-
 /// A 304: what is held is right. `None` when it speaks of something else.
 fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     let held = ask.held.as_ref()?;
     let head = merge_304(&held.head, &answer.reply())?;
+    if !variants::stays(ask, &head) {
+        return None;
+    }
     ask.project.handle_ok(answer.master);
     edge.memos.clear(&ask.key);
     let status = Some(answer.parts.status);
@@ -295,16 +203,16 @@ fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
     Arc::new(held.with_head(head, bytes))
 }
 
-fn is_kept(edge: &Edge, ask: &Ask, answer: &Answer) -> bool {
+fn is_kept(ask: &Ask, answer: &Answer) -> bool {
     let status = answer.parts.status;
     let fits = ask.held.as_ref().is_none_or(|held| may_replace(held.head.status, status));
-    fits && storable(&ask.request, &answer.reply(), &edge.policy).is_ok()
+    fits && storable(&ask.request, &answer.reply(), &ask.project.caching).is_ok()
 }
 
 /// An answer with something to give.
 async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer) -> Answered {
     let reply = answer.reply();
-    let head = match storable(&ask.request, &reply, &edge.policy) {
+    let head = match storable(&ask.request, &reply, &ask.project.caching) {
         Ok(head) => head,
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
@@ -313,10 +221,16 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
     {
         return refuse(edge, ask, question, answer, NoCache::Error);
     }
+    let key = match variants::settle(edge, ask, question, &reply).await {
+        Ok(Settled::Under(key)) => key,
+        Ok(Settled::AskAgain) => return (Outcome::Again, None),
+        Err(why) => return refuse(edge, ask, question, answer, why),
+    };
     let Some((length, part)) = extent_of(&answer) else {
         return refuse(edge, ask, question, answer, NoCache::LengthUnknown);
     };
     if let Some(held) = &ask.held
+        && held.key == key
         && same_representation(&held.head, held.rep.length(), &reply)
     {
         let object = renewed(edge, held, head);
@@ -328,7 +242,8 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
         // A part that no other part may be joined to is for its requester alone.
         return refuse(edge, ask, question, answer, NoCache::NoValidator);
     }
-    match create(edge, ask, head, length, (answer.master, reply.status), part).await {
+    let from = (answer.master, reply.status);
+    match create(edge, ask, (key, head), length, from, part).await {
         Some(begun) => {
             edge.counters.fills.inc();
             let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
@@ -364,18 +279,20 @@ fn extent_of(answer: &Answer) -> Option<(u64, Range<u64>)> {
 async fn create(
     edge: &Arc<Edge>,
     ask: &Ask,
-    head: StoredHead,
+    (key, head): (Key, StoredHead),
     length: u64,
     from: (MasterId, StatusCode),
     part: Range<u64>,
 ) -> Option<Begun> {
-    let (store, key, head_bytes) = (Arc::clone(edge.store(&ask.key)), ask.key, head.to_bytes());
+    let (store, head_bytes) = (Arc::clone(edge.store(&key)), head.to_bytes());
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
+    let (asked_key, selecting) = (ask.key, ask.selecting.clone());
     let filler = Arc::clone(edge);
     let creation = tokio::task::spawn_blocking(move || {
         store.create_with(key, head_bytes.clone(), length, |rep| {
             let rep = Arc::clone(rep);
-            let object = Object { project, target, key, rep, head, head_bytes };
+            let object = Object { project, target, key, selecting, rep, head, head_bytes };
+            filler.memos.clear(&asked_key);
             filler.memos.clear(&key);
             Begun::new(&filler, Arc::new(object), from, part)
         })
@@ -451,7 +368,8 @@ fn refuse(edge: &Edge, ask: &Ask, question: &Question, answer: Answer, why: NoCa
         }),
     }
     let partial = status == StatusCode::PARTIAL_CONTENT && question.range.is_some();
-    let payload = if partial || why.ask_for_client() {
+    let is_for_client = why.ask_for_client() && !asks_nothing_else(&ask.headers, &ask.selecting);
+    let payload = if partial || is_for_client {
         Payload::Pass(why)
     } else {
         Payload::Reply(Box::new(answer), why.as_str())
@@ -491,60 +409,4 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
         None => Payload::Failed(Failure::Connect, "-".to_owned()),
     };
     (Outcome::Alone, Some(payload))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_first_question_asks_for_the_blocks_of_its_client() {
-        for (method, range, expected) in [
-            (Method::GET, "", None),
-            (Method::GET, "bytes=x", None),
-            (Method::GET, "bytes=0-0", Some("bytes=0-99")),
-            (Method::GET, "bytes=99-100", Some("bytes=0-199")),
-            (Method::GET, "bytes=250-299", Some("bytes=200-299")),
-            (Method::GET, "bytes=0-", None),
-            (Method::GET, "bytes=250-", Some("bytes=200-")),
-            (Method::GET, "bytes=-1", Some("bytes=-100")),
-            (Method::GET, "bytes=-100", Some("bytes=-199")),
-            (Method::GET, "bytes=10-19,500-599", Some("bytes=0-99")),
-            (Method::GET, "bytes=0-18446744073709551615", None),
-            (Method::HEAD, "bytes=250-299", Some("bytes=0-99")),
-        ] {
-            let mut headers = HeaderMap::new();
-            if let Ok(value) = HeaderValue::try_from(range)
-                && !range.is_empty()
-            {
-                headers.insert(header::RANGE, value);
-            }
-            let request = Request::parse(&method, &"/a".parse().unwrap(), &headers).unwrap();
-            let asked = first_range(100, &request).map(|part| part.to_string());
-            assert_eq!(asked.as_deref(), expected, "{method} {range}");
-        }
-    }
-
-    #[test]
-    fn a_partial_answer_begins_where_it_was_asked_to() {
-        let (some, end) = (Part::From(100, Some(199)), Part::From(100, None));
-        for (asked, first, last, complete, want) in [
-            (some, 100, 199, Some(1000), true),
-            (some, 100, 150, Some(151), true),
-            (some, 0, 999, Some(1000), true),
-            (some, 100, 199, None, true),
-            (some, 101, 199, Some(1000), false),
-            (some, 0, 99, Some(1000), false),
-            (some, 200, 299, Some(1000), false),
-            (end, 100, 999, Some(1000), true),
-            (end, 0, 50, Some(1000), false),
-            (Part::Suffix(100), 900, 999, Some(1000), true),
-            (Part::Suffix(100), 0, 49, Some(50), true),
-            (Part::Suffix(100), 0, 99, Some(1000), false),
-            (Part::Suffix(100), 7, 9, None, true),
-        ] {
-            let got = asked.is_begun_by(first, last, complete);
-            assert_eq!(got, want, "{asked} {first}-{last}/{complete:?}");
-        }
-    }
 }

@@ -36,6 +36,8 @@ pub(crate) enum Outcome {
     Ready(Arc<Object>, How, Option<StatusCode>),
     /// Something for the one who began.
     Alone,
+    /// It is known now what the answer depends on: ask again.
+    Again,
 }
 
 /// What a question brought to the one who began it.
@@ -108,8 +110,9 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
         return Seat::Joined(Arc::clone(flight));
     }
     // An answer may have come between the look and now: asking again would fetch it twice.
-    let current = edge.lookup(&ask.project, &ask.target, ask.key);
-    let same = match (&current, &ask.held) {
+    let current = edge.find(&ask.project, &ask.target, ask.base, &ask.headers);
+    let same = match (&current.object, &ask.held) {
+        _ if current.key != key => false,
         (None, None) => true,
         (Some(now), Some(then)) => {
             Arc::ptr_eq(&now.rep, &then.rep) && now.head_bytes == then.head_bytes

@@ -13,7 +13,8 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header
 use http_cache::errors::meaning;
 use http_cache::hygiene::pass_request;
 use http_cache::{
-    CacheStatus, Forward, NoCache, RequestError, Served as Why, Step, freshness, key, next_step,
+    CacheStatus, Forward, NoCache, RequestError, Selecting, Served as Why, Step, freshness, key,
+    next_step,
 };
 use hyper::body::Incoming;
 use rt::clock;
@@ -88,7 +89,9 @@ async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>, peer: SocketAddr)
             }
             let key = Key(key(&project.name, &parsed.target));
             let (method, headers) = (request.method().clone(), request.headers().clone());
-            get(&Asked { edge, project, key, request: parsed, method, headers }).await
+            let (base, selecting) = (key, Selecting::default());
+            let request = parsed;
+            get(&mut Asked { edge, project, base, key, selecting, request, method, headers }).await
         }
         Err(error) => {
             let mut response = answers::text(error.status(), &error.to_string());
@@ -134,13 +137,26 @@ fn is_known(method: &Method) -> bool {
 struct Asked<'a> {
     edge: &'a Arc<Edge>,
     project: Arc<Project>,
+    /// The key of the target.
+    base: Key,
+    /// Where the answer stands, or would, when last looked at.
     key: Key,
+    /// Those of its fields that masters are told.
+    selecting: Selecting,
     request: http_cache::Request,
     method: Method,
     headers: HeaderMap,
 }
 
 impl Asked<'_> {
+    /// Looks up what is held.
+    fn look(&mut self) -> Option<Object> {
+        let (target, headers) = (&self.request.target, &self.headers);
+        let found = self.edge.find(&self.project, target, self.base, headers);
+        (self.key, self.selecting) = (found.key, found.selecting);
+        found.object
+    }
+
     /// The answer when content cannot be had.
     fn failed(&self, why: Failure, master: &str, held: bool) -> Answered {
         let response = answers::gateway_error(self.edge, why, master, held);
@@ -172,7 +188,7 @@ enum Again {
 /// What one round came to.
 type Round = Result<Answered, Again>;
 
-async fn get(asked: &Asked<'_>) -> Answered {
+async fn get(asked: &mut Asked<'_>) -> Answered {
     let (mut alone, mut changes) = (0u32, 0u32);
     for _ in 0..ROUNDS_MAX {
         match round(asked).await {
@@ -191,12 +207,12 @@ async fn get(asked: &Asked<'_>) -> Answered {
     pass(asked, NoCache::Error).await
 }
 
-async fn round(asked: &Asked<'_>) -> Round {
-    let Asked { edge, project, key, request, .. } = asked;
+async fn round(asked: &mut Asked<'_>) -> Round {
     let now = clock::now();
-    let held = edge.lookup(project, &request.target, *key).map(Arc::new);
+    let held = asked.look().map(Arc::new);
+    let Asked { edge, key, request, .. } = &*asked;
     let memo = edge.memos.get(key);
-    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &edge.policy);
+    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &asked.project.caching);
     match (suspicious(step, &memo), held) {
         (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
@@ -206,19 +222,18 @@ async fn round(asked: &Asked<'_>) -> Round {
             Ok((response, Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
-            let status =
-                hit(edge, &held, if why == Why::MaxStale { Some("max-stale") } else { None });
+            let status = hit(&held, if why == Why::MaxStale { Some("max-stale") } else { None });
             serve(asked, held, status, Served::Hit).await
         }
         (Step::ServeAndRevalidate, Some(held)) => {
             behind(asked, &memo, &held, true);
-            let status = hit(edge, &held, Some("stale-while-revalidate"));
+            let status = hit(&held, Some("stale-while-revalidate"));
             serve(asked, held, status, Served::Stale).await
         }
         (Step::Revalidate { stale_on_error: true, .. }, Some(held)) if memo.troubled() => {
             // The masters were away a moment ago: nobody waits for them to be away again.
             behind(asked, &memo, &held, true);
-            let status = hit(edge, &held, Some("stale-on-error"));
+            let status = hit(&held, Some("stale-on-error"));
             serve(asked, held, status, Served::Stale).await
         }
         (Step::Revalidate { why, stale_on_error }, Some(held)) => {
@@ -261,7 +276,9 @@ fn ask(asked: &Asked<'_>, held: Option<Arc<Object>>, stale_on_error: bool) -> As
     Ask {
         project: Arc::clone(&asked.project),
         target: asked.request.target.clone(),
+        base: asked.base,
         key: asked.key,
+        selecting: asked.selecting.clone(),
         request: asked.request.clone(),
         headers: asked.headers.clone(),
         held,
@@ -304,6 +321,8 @@ async fn fly(
     };
     let payload = if first { flight.payload() } else { None };
     match outcome {
+        // It depends on the request, and this one joined before that was known.
+        Outcome::Ready(object, ..) if !first && object.key != asked.key => Err(Again::Moved),
         Outcome::Ready(object, how, fwd_status) => {
             // A 304 is not stored: it says that what is stored is right.
             let confirmed = fwd_status == Some(StatusCode::NOT_MODIFIED);
@@ -317,8 +336,7 @@ async fn fly(
                 How::Fetched => (forwarded, Served::Miss),
                 How::Revalidated => (forwarded, Served::Revalidated),
                 How::StaleOnError => {
-                    let CacheStatus { ttl_s, detail, .. } =
-                        hit(edge, &object, Some("stale-on-error"));
+                    let CacheStatus { ttl_s, detail, .. } = hit(&object, Some("stale-on-error"));
                     (CacheStatus { ttl_s, detail, ..forwarded }, Served::Stale)
                 }
             };
@@ -329,7 +347,7 @@ async fn fly(
             finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
         }
         Outcome::Alone if first => Ok(alone(asked, payload, why, is_held).await),
-        Outcome::Alone => Err(Again::Alone),
+        Outcome::Alone | Outcome::Again => Err(Again::Alone),
     }
 }
 
@@ -410,8 +428,8 @@ async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
 }
 
 /// `Cache-Status` of what is served without asking.
-fn hit(edge: &Edge, held: &Object, detail: Option<&'static str>) -> CacheStatus {
-    let fresh = freshness(&held.head, clock::now(), &edge.policy);
+fn hit(held: &Object, detail: Option<&'static str>) -> CacheStatus {
+    let fresh = freshness(&held.head, clock::now(), &held.project.caching);
     let left = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
     let ttl_s = if fresh.fresh {
         left(fresh.lifetime_s, fresh.age_s)

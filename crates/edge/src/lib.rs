@@ -39,10 +39,12 @@ mod past;
 mod pour;
 mod probe;
 mod project;
+mod question;
 mod shell;
 mod state;
 mod stores;
 mod upstream;
+mod variants;
 
 pub use params::{Params, StoreParams, Timeouts};
 pub use shell::{Bound, Error, bind, bind_on, run};

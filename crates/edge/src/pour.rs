@@ -67,7 +67,7 @@ pub(crate) async fn ask(
         let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
         extra.insert(header::RANGE, range);
     }
-    let headers = fill_request(&HeaderMap::new(), &edge.me, &extra);
+    let headers = fill_request(&HeaderMap::new(), &edge.me, &object.selecting, &extra);
     let (project, target) = (&object.project, &object.target);
     let answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await?;
     let reply = answer.reply();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use fill::{Failure, MasterId};
 use http::{HeaderMap, Method};
-use http_cache::Target;
 use http_cache::hygiene::fill_request;
+use http_cache::{Selecting, Target};
 use rt::clock;
 
 use crate::project::Project;
@@ -25,7 +25,8 @@ pub(crate) fn begin_due(edge: &Arc<Edge>) {
 async fn probe(edge: Arc<Edge>, project: Arc<Project>, master: MasterId) {
     let last = project.masters.get(master).and_then(|m| m.last_asked());
     let Some(target) = last.or_else(|| Target::parse(b"/").ok()) else { return };
-    let headers = fill_request(&HeaderMap::new(), &edge.me, &HeaderMap::new());
+    let none = HeaderMap::new();
+    let headers = fill_request(&none, &edge.me, &Selecting::default(), &none);
     match edge.upstream.ask(&project, master, &Method::HEAD, &target, headers).await {
         Ok(answer) if !answer.parts.status.is_server_error() => project.handle_ok(master),
         Ok(answer) => {

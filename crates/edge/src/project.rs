@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fill::{Choice, Failure, MasterId, Masters, Shown};
 use http::HeaderValue;
+use http::header::HeaderName;
+use http_cache::Policy;
 use http_cache::Target;
 use model::{Name, Now};
 use nodemap::{HostPattern, NodeMap};
@@ -46,6 +48,10 @@ impl Endpoint {
 pub(crate) struct Project {
     pub(crate) name: Name,
     pub(crate) masters: Vec<Endpoint>,
+    /// What it chooses of the rules for caches.
+    pub(crate) caching: Policy,
+    /// Fields of clients that fills carry too; nothing is keyed on them.
+    pub(crate) request_fields: Vec<HeaderName>,
     /// Permits for its share of the block buffers.
     pub(crate) buffers: Arc<Semaphore>,
     definition: nodemap::Project,
@@ -93,6 +99,15 @@ impl Project {
             name: name.clone(),
             standing,
             masters,
+            caching: Policy {
+                reload_min_age_s: u64::from(definition.reload_min_age_s),
+                stale_while_revalidate_s: u64::from(definition.stale_while_revalidate_s),
+            },
+            request_fields: definition
+                .request_fields
+                .iter()
+                .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+                .collect(),
             buffers,
             definition: definition.clone(),
             metrics: metrics.clone(),

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http_cache::{Identity, Policy};
+use http_cache::Identity;
 use rt::follow::Following;
 use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
@@ -95,12 +95,12 @@ pub async fn bind_on(
     let buffers = buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS);
     let edge = Arc::new(Edge {
         me: Identity::new(&context.name),
-        policy: Policy::default(),
         projects: ArcSwap::default(),
         stores,
         upstream: Upstream::new(params.timeouts),
         memos: Memos::default(),
         flights: Flights::default(),
+        records: Mutex::default(),
         fillings: Fillings::default(),
         groups: Groups::new(&context.metrics),
         buffers: Arc::new(Semaphore::new(buffers)),

@@ -1,11 +1,11 @@
 //! What all requests of an edge share, and the object that a request is about.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
-use http_cache::{Identity, Policy, StoredHead, Target, range_headers};
+use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_headers};
 use rt::{Shutdown, clock};
 use store::{Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -24,12 +24,13 @@ use crate::upstream::Upstream;
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) me: Identity,
-    pub(crate) policy: Policy,
     pub(crate) projects: ArcSwap<Projects>,
     pub(crate) stores: Stores,
     pub(crate) upstream: Upstream,
     pub(crate) memos: Memos,
     pub(crate) flights: Flights,
+    /// Held by who writes the record of a target's variants.
+    pub(crate) records: Mutex<()>,
     pub(crate) fillings: Fillings,
     pub(crate) groups: Groups,
     /// One permit for each block buffer: what bounds their memory.
@@ -40,6 +41,16 @@ pub(crate) struct Edge {
     pub(crate) counters: Counters,
     pub(crate) complaints: Complaints,
     pub(crate) shutdown: Shutdown,
+}
+
+/// What there is for one request.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Where its answer stands, or would.
+    pub(crate) key: Key,
+    /// Those of its fields that masters are told.
+    pub(crate) selecting: Selecting,
+    pub(crate) object: Option<Object>,
 }
 
 /// The right to one block buffer.
@@ -54,7 +65,10 @@ pub(crate) struct BufferPermit {
 pub(crate) struct Object {
     pub(crate) project: Arc<Project>,
     pub(crate) target: Target,
+    /// Where it stands.
     pub(crate) key: Key,
+    /// Fields of its clients that fills carry: those that chose it, and those the project names.
+    pub(crate) selecting: Selecting,
     pub(crate) rep: Arc<Representation>,
     pub(crate) head: StoredHead,
     /// The bytes `head` was read from: whether it is still the current one.
@@ -90,24 +104,39 @@ impl Edge {
         }
     }
 
-    /// The held representation of a key. A miss is also what has a head that cannot be read, and
-    /// what can never be finished: parts of it cannot be joined to further ones, and the answer
-    /// that filled it has ended.
-    pub(crate) fn lookup(
+    /// What is held for a request with these fields. A miss is also what has a head that cannot be
+    /// read, and what can never be finished: parts of it cannot be joined to further ones, and the
+    /// answer that filled it has ended.
+    pub(crate) fn find(
         &self,
         project: &Arc<Project>,
         target: &Target,
-        key: Key,
-    ) -> Option<Object> {
-        let rep = self.stores.of(&key).get(&key)?;
-        let head_bytes = rep.head();
-        let head = StoredHead::from_bytes(&head_bytes).ok()?;
-        let (project, target) = (Arc::clone(project), target.clone());
-        let object = Object { project, target, key, rep, head, head_bytes };
-        let usable = object.rep.is_complete()
-            || object.conditions().is_some()
-            || self.fillings.is_filling(&object);
-        usable.then_some(object)
+        base: Key,
+        client: &HeaderMap,
+    ) -> Found {
+        let mut rep = self.store(&base).get(&base);
+        let record = rep.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
+        let (mut key, carried) = (base, &project.request_fields);
+        let selecting = match &record {
+            None => Selecting::of(carried, client),
+            Some(record) => {
+                key = Key(record.key(&base.0, client));
+                rep = self.store(&key).get(&key);
+                Selecting::of(carried.iter().chain(record.names()), client)
+            }
+        };
+        let object = rep.and_then(|rep| {
+            let head_bytes = rep.head();
+            let head = StoredHead::from_bytes(&head_bytes).ok()?;
+            let (project, target) = (Arc::clone(project), target.clone());
+            let selecting = selecting.clone();
+            let object = Object { project, target, key, selecting, rep, head, head_bytes };
+            let usable = object.rep.is_complete()
+                || object.conditions().is_some()
+                || self.fillings.is_filling(&object);
+            usable.then_some(object)
+        });
+        Found { key, selecting, object }
     }
 
     /// The disk of a key.
@@ -135,6 +164,7 @@ impl Object {
             project: Arc::clone(&self.project),
             target: self.target.clone(),
             key: self.key,
+            selecting: self.selecting.clone(),
             rep: Arc::clone(&self.rep),
             head,
             head_bytes,

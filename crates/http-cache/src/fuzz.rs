@@ -18,6 +18,7 @@ use crate::status::CacheStatus;
 use crate::stored::StoredHead;
 use crate::target::Target;
 use crate::validator::{range_headers, revalidation_headers, validator};
+use crate::vary::{Selecting, Variants, varying};
 use crate::{Policy, freshness, merge_304, next_step, storable};
 
 /// Plays `data` through the rules. Panics only when an invariant is broken.
@@ -108,7 +109,11 @@ fn play(
     let stored =
         kept.unwrap_or_else(|_| StoredHead::new(status, headers, asked.wall_ms, got.wall_ms));
     assert_eq!(StoredHead::from_bytes(&stored.to_bytes()).as_ref(), Ok(&stored));
-    let _ = fill_request(client, &me, &revalidation_headers(&stored));
+    let record = Variants::new(varying(headers).unwrap_or_default(), got);
+    assert_eq!(Variants::from_bytes(&record.to_bytes()).as_ref(), Some(&record));
+    let selecting = Selecting::of(record.names(), client);
+    let sent = fill_request(client, &me, &selecting, &revalidation_headers(&stored));
+    assert_eq!(record.key(&[0; 16], client), record.key(&[0; 16], &sent));
     assert_eq!(validator(&stored).is_some_and(|v| v.joins()), range_headers(&stored).is_some());
     let held = freshness(&stored, later, &policy);
     assert!(!held.fresh || held.age_s < held.lifetime_s);

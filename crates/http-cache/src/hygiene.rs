@@ -1,18 +1,22 @@
 //! Which fields travel, and what we add to them (RFC 9110 sections 7.6.1 and 7.6.3, RFC 8586).
 //!
 //! A fill is asked for with fields of our own only: what a client sends beside the target is in no
-//! key, so it must not shape what others get. A request that is passed on for one client alone
-//! keeps its fields, except those that belong to the connection and those by which a client could
-//! pretend to be somebody else.
+//! key, so it must not shape what others get. Two kinds of fields are exceptions ([`Selecting`]):
+//! those that the held answers vary by, which are in the key then, and those that the project names.
+//! A request that is passed on for one client alone keeps its fields, except those that belong to the
+//! connection and those by which a client could pretend to be somebody else.
 
 use http::header::{
-    ACCEPT_ENCODING, CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT, VIA,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST,
+    HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RANGE, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+    VIA,
 };
 use http::{HeaderMap, HeaderValue};
 use model::Name;
 
 use crate::fields::elements;
+use crate::vary::Selecting;
 
 /// `CDN-Loop`.
 pub const CDN_LOOP: HeaderName = HeaderName::from_static("cdn-loop");
@@ -45,6 +49,45 @@ const CLAIMS: [HeaderName; 9] = [
     HeaderName::from_static("x-http-method-override"),
     HeaderName::from_static("x-host"),
 ];
+
+/// Fields of a request that a fill has of its own or never has.
+const OUR_OWN: [HeaderName; 12] = [
+    HOST,
+    EXPECT,
+    CONTENT_LENGTH,
+    RANGE,
+    IF_RANGE,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_UNMODIFIED_SINCE,
+    VIA,
+    CDN_LOOP,
+    HeaderName::from_static("trailer"),
+];
+
+/// Fields that every client sends and that ask for nothing in particular.
+const USUAL: [HeaderName; 4] = [USER_AGENT, ACCEPT_ENCODING, CACHE_CONTROL, PRAGMA];
+
+/// Whether a fill may take the field from its client.
+pub(crate) fn is_carried(name: &HeaderName) -> bool {
+    !(OUR_OWN.contains(name) || HOP_BY_HOP.contains(name) || is_claim(name))
+}
+
+fn is_claim(name: &HeaderName) -> bool {
+    CLAIMS.contains(name) || name.as_str().starts_with("x-forwarded-")
+}
+
+/// Whether a client's request says nothing that a fill which carries `selecting` does not say: the
+/// answer to the fill is the answer to the client then, even if it is for one client alone.
+pub fn asks_nothing_else(client: &HeaderMap, selecting: &Selecting) -> bool {
+    client.iter().all(|(name, value)| {
+        !is_carried(name)
+            || selecting.has(name)
+            || USUAL.contains(name)
+            || (*name == ACCEPT && value == "*/*")
+    })
+}
 
 /// How a node names itself in `Via`, `CDN-Loop`, `Cache-Status` and `Proxy-Status`.
 #[derive(Clone, Debug)]
@@ -105,13 +148,24 @@ pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     out
 }
 
-/// The head of a fill or revalidation: `Accept-Encoding: identity`, `User-Agent`, `Via`,
-/// `CDN-Loop`, and `extra` (preconditions, `Range`). Of the client only the loop marks are taken.
-/// `Host` is the caller's.
-pub fn fill_request(client: &HeaderMap, me: &Identity, extra: &HeaderMap) -> HeaderMap {
-    let mut out = extra.clone();
-    out.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    out.insert(USER_AGENT, HeaderValue::from_static("cacheboy"));
+/// The head of a fill or revalidation: the fields `selecting`; `Accept-Encoding: identity` and
+/// `User-Agent` where it has none; `Via`, `CDN-Loop`, and `extra` (preconditions, `Range`). Of the
+/// client only the loop marks are taken besides. `Host` is the caller's.
+pub fn fill_request(
+    client: &HeaderMap,
+    me: &Identity,
+    selecting: &Selecting,
+    extra: &HeaderMap,
+) -> HeaderMap {
+    let mut out = selecting.values().clone();
+    for (name, value) in extra {
+        out.append(name, value.clone());
+    }
+    for (name, value) in [(ACCEPT_ENCODING, "identity"), (USER_AGENT, "cacheboy")] {
+        if !selecting.has(&name) {
+            out.insert(name, HeaderValue::from_static(value));
+        }
+    }
     for mark in client.get_all(CDN_LOOP) {
         out.append(CDN_LOOP, mark.clone());
     }
@@ -125,12 +179,8 @@ pub fn fill_request(client: &HeaderMap, me: &Identity, extra: &HeaderMap) -> Hea
 /// content. `Host` is the caller's.
 pub fn pass_request(client: &HeaderMap, me: &Identity) -> HeaderMap {
     let mut out = end_to_end(client);
-    for name in CLAIMS.iter().chain(&[HOST, EXPECT, CONTENT_LENGTH]) {
-        out.remove(name);
-    }
-    let forwarded: Vec<HeaderName> =
-        out.keys().filter(|n| n.as_str().starts_with("x-forwarded-")).cloned().collect();
-    for name in forwarded {
+    let claims: Vec<HeaderName> = out.keys().filter(|name| is_claim(name)).cloned().collect();
+    for name in claims.iter().chain(&[HOST, EXPECT, CONTENT_LENGTH]) {
         out.remove(name);
     }
     out.append(CDN_LOOP, me.cdn_id.clone());
@@ -177,7 +227,8 @@ mod tests {
 
     #[test]
     fn nothing_of_a_client_shapes_a_fill() {
-        let got = fill_request(&fields(CLIENT), &me(), &fields(&[("if-match", "\"a\"")]));
+        let extra = fields(&[("if-match", "\"a\"")]);
+        let got = fill_request(&fields(CLIENT), &me(), &Selecting::default(), &extra);
         let want = fields(&[
             ("if-match", "\"a\""),
             ("accept-encoding", "identity"),
@@ -187,6 +238,42 @@ mod tests {
             ("via", "1.1 edge1"),
         ]);
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_fill_carries_what_selects_in_the_place_of_our_own() {
+        let names = ["cookie", "accept-encoding", "user-agent", "range", "x-forwarded-for", "te"];
+        let names: Vec<HeaderName> = names.iter().map(|n| n.parse().unwrap()).collect();
+        let mut client = fields(CLIENT);
+        client.remove(USER_AGENT);
+        let selecting = Selecting::of(&names, &client);
+        let got = fill_request(&client, &me(), &selecting, &fields(&[("range", "bytes=5-")]));
+        let want = fields(&[
+            ("cookie", "a=b"),
+            ("accept-encoding", "gzip"),
+            ("range", "bytes=5-"),
+            ("cdn-loop", "other.example; v=1"),
+            ("cdn-loop", "cacheboy-edge1"),
+            ("via", "1.1 edge1"),
+        ]);
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn who_asks_nothing_that_a_fill_does_not_ask() {
+        let carried = Selecting::of(&["x-mine".parse().unwrap()], &HeaderMap::new());
+        for (list, want) in [
+            (&[][..], true),
+            (&[("host", "a"), ("user-agent", "curl"), ("accept", "*/*")][..], true),
+            (&[("accept-encoding", "gzip"), ("range", "bytes=0-"), ("if-none-match", "*")], true),
+            (&[("x-forwarded-for", "192.0.2.1"), ("connection", "close"), ("x-mine", "1")], true),
+            (&[("accept", "image/png")], false),
+            (&[("accept-language", "de")], false),
+            (&[("cookie", "a=b")], false),
+            (&[("x-other", "1")], false),
+        ] {
+            assert_eq!(asks_nothing_else(&fields(list), &carried), want, "{list:?}");
+        }
     }
 
     #[test]
@@ -223,6 +310,7 @@ mod tests {
         assert!(me().in_loop(&fields(&[("cdn-loop", &"a".repeat(1025))])));
         assert!(!me().in_loop(&HeaderMap::new()));
         // Our own fill would be recognised.
-        assert!(me().in_loop(&fill_request(&HeaderMap::new(), &me(), &HeaderMap::new())));
+        let none = HeaderMap::new();
+        assert!(me().in_loop(&fill_request(&none, &me(), &Selecting::default(), &none)));
     }
 }

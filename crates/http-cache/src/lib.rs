@@ -11,7 +11,8 @@
 //! 5. [`reply`]: an upstream reply's head: its length, and what it says of the representation that
 //!    is being filled.
 //! 6. [`storable`]: whether a reply may be kept, with one stable word for each refusal.
-//! 7. [`stored`]: what is kept, and its bytes on disk; [`merge`] updates it from a 304.
+//! 7. [`stored`]: what is kept, and its bytes on disk; [`merge`] updates it from a 304; [`vary`]
+//!    keeps apart what depends on the request.
 //! 8. [`freshness`]: how old it is, how long it may be used.
 //! 9. [`validator`]: entity tags and dates, and the preconditions sent upstream.
 //! 10. [`respond`]: the answer to the client from what is held: preconditions, then [`range`]s.
@@ -45,13 +46,14 @@ pub mod storable;
 pub mod stored;
 pub mod target;
 pub mod validator;
+pub mod vary;
 
 #[cfg(test)]
 mod testing;
 
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
-pub use hygiene::Identity;
+pub use hygiene::{Identity, asks_nothing_else};
 pub use merge::merge_304;
 pub use range::ByteRanges;
 pub use reply::{ContentRange, Reply, same_representation};
@@ -63,3 +65,4 @@ pub use storable::{NoCache, storable};
 pub use stored::StoredHead;
 pub use target::{Key, Target, TargetError, key};
 pub use validator::{Validator, range_headers, revalidation_headers, validator};
+pub use vary::{Place, Selecting, Variants, varying};

@@ -8,7 +8,7 @@ use http::header::{AGE, CONTENT_ENCODING, DATE, ETAG, HeaderName, LAST_MODIFIED,
 
 use crate::directives::ResponseDirectives;
 use crate::reply::Reply;
-use crate::storable::ensure_date;
+use crate::storable::{ensure_date, is_explicit};
 use crate::stored::StoredHead;
 use crate::validator::{EntityTag, last_modified_s};
 
@@ -32,7 +32,7 @@ pub fn merge_304(stored: &StoredHead, reply: &Reply<'_>) -> Option<StoredHead> {
     for name in OF_THE_BYTES.iter().chain(&d.unkept_fields) {
         news.remove(name);
     }
-    if !d.public && d.s_maxage_s.is_none() {
+    if !d.public && !is_explicit(reply.headers, &d) {
         news.remove(SET_COOKIE);
     }
     let mut merged = StoredHead { request_ms: asked_ms, response_ms: got_ms, ..stored.clone() };
@@ -128,8 +128,12 @@ mod tests {
             ("x-keep", "1"),
             ("repr-digest", "sha-256=:AAAA:"),
             ("content-type", "text/plain"),
+            ("set-cookie", "a=b"),
         ]);
         assert_eq!(merged.headers, want);
+        // Without a lifetime nobody says that the cookie is for all.
+        let merged = merge(&stored, &[("set-cookie", "a=b"), ("x-a", "3")]).unwrap();
+        assert!(!merged.headers.contains_key("set-cookie"));
     }
 
     #[test]

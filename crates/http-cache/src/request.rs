@@ -7,6 +7,7 @@ use crate::directives::RequestDirectives;
 use crate::range::ByteRanges;
 use crate::target::{Target, TargetError};
 use crate::validator::{IfRange, Preconditions};
+use crate::vary::refuses_identity;
 
 /// A GET or HEAD, understood.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Request {
     pub directives: RequestDirectives,
     /// Whether the client sent `Authorization`.
     pub authorized: bool,
+    /// Whether `Accept-Encoding` forbids an answer without a content coding.
+    pub refuses_identity: bool,
 }
 
 /// Why a request is refused before anything is looked up.
@@ -65,6 +68,7 @@ impl Request {
             preconditions: Preconditions::of(headers),
             directives: RequestDirectives::of(headers),
             authorized: headers.contains_key(AUTHORIZATION),
+            refuses_identity: refuses_identity(headers),
         })
     }
 }

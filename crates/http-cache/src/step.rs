@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use http::header::VARY;
 use model::Now;
 
+use crate::fields::elements;
 use crate::freshness::{Freshness, Policy, freshness};
 use crate::request::Request;
 use crate::status::Forward;
@@ -97,8 +99,16 @@ pub fn next_step(
             Step::Fetch
         };
     };
+    if request.refuses_identity && elements(&stored.headers, VARY).any(is_accept_encoding) {
+        // What is held has no coding, and its master chooses by this field.
+        return Step::Pass(NoCache::ContentEncoding);
+    }
     let held = freshness(stored, now, policy);
     if held.fresh { step_fresh(request, &held, policy) } else { step_stale(request, &held) }
+}
+
+fn is_accept_encoding(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"accept-encoding")
 }
 
 fn step_fresh(request: &Request, held: &Freshness, policy: &Policy) -> Step {

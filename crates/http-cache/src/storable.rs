@@ -2,16 +2,17 @@
 
 use std::fmt;
 
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderName, SET_COOKIE, VARY};
+use http::header::{CONTENT_TYPE, DATE, EXPIRES, HeaderName, SET_COOKIE};
 use http::{HeaderMap, StatusCode};
 
 use crate::directives::ResponseDirectives;
-use crate::fields::{date_s, date_value, elements, single};
+use crate::fields::{date_s, date_value, single};
 use crate::freshness::{Policy, forbids_storing, freshness, is_heuristic, is_understood};
 use crate::reply::{ContentRange, Reply};
 use crate::request::Request;
 use crate::stored::StoredHead;
 use crate::validator::validator;
+use crate::vary::varying;
 
 /// Why a reply is not kept. Prints one stable word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,11 +23,13 @@ pub enum NoCache {
     Private,
     /// The request has `Authorization`, and the response does not say that it may be shared.
     Authorization,
-    /// `Vary` names what we do not key on.
+    /// `Vary: *`: nobody can tell whom it suits.
     Vary,
-    /// `Vary: Accept-Encoding` with a coding we did not ask for.
+    /// `Vary` names more fields, or there are more variants, than are kept of one target.
+    VaryMany,
+    /// The client forbids an answer without a content coding, which is what is held.
     ContentEncoding,
-    /// `Set-Cookie` without `public` or `s-maxage`.
+    /// `Set-Cookie` without `public` or a lifetime.
     SetCookie,
     /// A status that is never kept, or not without being told so: 206 that names no range, 302
     /// without a lifetime, 304, 416 ...
@@ -49,6 +52,7 @@ impl NoCache {
             Self::Private => "private",
             Self::Authorization => "authorization",
             Self::Vary => "vary",
+            Self::VaryMany => "vary-many",
             Self::ContentEncoding => "content-encoding",
             Self::SetCookie => "set-cookie",
             Self::Status => "status",
@@ -66,6 +70,7 @@ impl NoCache {
             Self::Private
             | Self::Authorization
             | Self::Vary
+            | Self::VaryMany
             | Self::ContentEncoding
             | Self::SetCookie => true,
             Self::NoStore
@@ -101,9 +106,8 @@ pub fn storable(
         return Err(NoCache::Status);
     }
     check_permission(request, reply, &d)?;
-    check_variance(reply.headers)?;
-    let explicit =
-        d.s_maxage_s.is_some() || d.max_age_s.is_some() || reply.headers.contains_key(EXPIRES);
+    varying(reply.headers)?;
+    let explicit = is_explicit(reply.headers, &d);
     if reply.status.as_u16() >= 400 && !explicit {
         return Err(NoCache::Error);
     }
@@ -122,6 +126,11 @@ pub fn storable(
     drop_message_digests(reply.status, &mut stored.headers);
     ensure_date(&mut stored);
     Ok(stored)
+}
+
+/// Whether the reply says how long it may be used.
+pub(crate) fn is_explicit(headers: &HeaderMap, d: &ResponseDirectives) -> bool {
+    d.s_maxage_s.is_some() || d.max_age_s.is_some() || headers.contains_key(EXPIRES)
 }
 
 /// A final status that stands for something reusable. 416 and 304 speak of one request; a 206 must
@@ -164,22 +173,8 @@ fn check_permission(
         return Err(NoCache::Authorization);
     }
     let cookie = headers.contains_key(SET_COOKIE) && !d.unkept_fields.contains(&SET_COOKIE);
-    if cookie && !shared {
+    if cookie && !d.public && !is_explicit(headers, d) {
         return Err(NoCache::SetCookie);
-    }
-    Ok(())
-}
-
-/// Only what is the same for everybody is kept: upstream is asked for the identity coding, so a
-/// response that varies by `Accept-Encoding` alone is, as long as it is not coded.
-fn check_variance(headers: &HeaderMap) -> Result<(), NoCache> {
-    for name in elements(headers, VARY) {
-        if !name.eq_ignore_ascii_case(b"accept-encoding") {
-            return Err(NoCache::Vary);
-        }
-        if elements(headers, CONTENT_ENCODING).any(|c| !c.eq_ignore_ascii_case(b"identity")) {
-            return Err(NoCache::ContentEncoding);
-        }
     }
     Ok(())
 }
@@ -243,18 +238,12 @@ mod tests {
             (200, &[("cache-control", "private, max-age=60")], Some(Private)),
             (200, &[("cache-control", "private=\"x\", max-age=60")], None),
             (200, &[("vary", "*"), FRESH], Some(Vary)),
-            (200, &[("vary", "User-Agent"), FRESH], Some(Vary)),
-            (200, &[("vary", "Accept-Encoding, Origin"), FRESH], Some(Vary)),
-            (200, &[("vary", "accept-encoding"), FRESH], None),
-            (200, &[("vary", ""), FRESH], None),
-            (
-                200,
-                &[("vary", "Accept-Encoding"), ("content-encoding", "gzip"), FRESH],
-                Some(ContentEncoding),
-            ),
+            (200, &[("vary", "User-Agent"), FRESH], None),
+            (200, &[("vary", "Accept-Encoding"), ("content-encoding", "gzip"), FRESH], None),
             // One coding for everybody is part of the representation.
             (200, &[("content-encoding", "gzip"), FRESH], None),
-            (200, &[("set-cookie", "a=b"), FRESH], Some(SetCookie)),
+            (200, &[("set-cookie", "a=b"), LM], Some(SetCookie)),
+            (200, &[("set-cookie", "a=b"), FRESH], None),
             (200, &[("set-cookie", "a=b"), ("cache-control", "public, max-age=60")], None),
             (200, &[("set-cookie", "a=b"), ("cache-control", "s-maxage=60")], None),
             (

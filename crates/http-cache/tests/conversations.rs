@@ -15,9 +15,9 @@ use http::{HeaderMap, Method, StatusCode};
 use http_cache::errors::{ErrorRun, Meaning, may_replace, meaning};
 use http_cache::hygiene::{fill_request, pass_request, pass_response};
 use http_cache::{
-    CacheStatus, Forward, Identity, Key, Plan, Policy, ProxyError, Reply, Request, Served, Step,
-    StoredHead, freshness, key, merge_304, next_step, proxy_status, range_headers, respond,
-    revalidation_headers, same_representation, storable,
+    CacheStatus, Forward, Identity, Key, NoCache, Place, Plan, Policy, ProxyError, Reply, Request,
+    Selecting, Served, Step, StoredHead, Variants, freshness, key, merge_304, next_step,
+    proxy_status, range_headers, respond, revalidation_headers, same_representation, storable,
 };
 use model::{Name, Now};
 
@@ -30,6 +30,7 @@ struct Edge {
     project: Name,
     policy: Policy,
     held: BTreeMap<Key, (StoredHead, u64)>,
+    records: BTreeMap<Key, Variants>,
     errors: BTreeMap<Key, ErrorRun>,
     asking: Option<Asking>,
     decided: Option<String>,
@@ -41,7 +42,9 @@ struct Edge {
 struct Asking {
     client: HeaderMap,
     request: Request,
+    base: Key,
     key: Key,
+    selecting: Selecting,
     step: Step,
     since: Now,
 }
@@ -69,6 +72,7 @@ impl Edge {
             project: name("project")?,
             policy: Policy::default(),
             held: BTreeMap::new(),
+            records: BTreeMap::new(),
             errors: BTreeMap::new(),
             asking: None,
             decided: None,
@@ -138,7 +142,8 @@ impl Edge {
             Ok(request) => request,
             Err(e) => return self.refuse(e.status(), ProxyError::HttpRequestError),
         };
-        let key = key(&self.project, &request.target);
+        let base = key(&self.project, &request.target);
+        let (key, selecting) = self.variant(&base, &client);
         let held = self.held.get(&key);
         let run = self.errors.get(&key).copied().unwrap_or_default();
         if held.is_none()
@@ -150,7 +155,7 @@ impl Edge {
         }
         let step = next_step(&request, held.map(|(h, _)| h), self.now, &self.policy);
         self.decided = Some(step.to_string());
-        self.asking = Some(Asking { client, request, key, step, since: self.now });
+        self.asking = Some(Asking { client, request, base, key, selecting, step, since: self.now });
         match step {
             Step::Serve(served) => {
                 let mut status = CacheStatus::hit();
@@ -165,6 +170,14 @@ impl Edge {
                 Ok(())
             }
             Step::Fetch | Step::Revalidate { .. } | Step::Pass(_) => Ok(()),
+        }
+    }
+
+    /// Where the answer for this client stands, and which of its fields chose that.
+    fn variant(&self, base: &Key, client: &HeaderMap) -> (Key, Selecting) {
+        match self.records.get(base) {
+            Some(record) => (record.key(base, client), Selecting::of(record.names(), client)),
+            None => (*base, Selecting::default()),
         }
     }
 
@@ -197,14 +210,18 @@ impl Edge {
     fn upstream_head(&self) -> Result<HeaderMap, String> {
         let asking = self.asking()?;
         match asking.step {
-            Step::Fetch => Ok(fill_request(&asking.client, &self.me, &HeaderMap::new())),
+            Step::Fetch => Ok(self.fill(asking, &HeaderMap::new())),
             Step::Revalidate { .. } | Step::ServeAndRevalidate => {
                 let (stored, _) = self.current()?;
-                Ok(fill_request(&asking.client, &self.me, &revalidation_headers(stored)))
+                Ok(self.fill(asking, &revalidation_headers(stored)))
             }
             Step::Pass(_) => Ok(pass_request(&asking.client, &self.me)),
             Step::Serve(_) | Step::Refuse(_) => Err("upstream is not asked".into()),
         }
+    }
+
+    fn fill(&self, asking: &Asking, extra: &HeaderMap) -> HeaderMap {
+        fill_request(&asking.client, &self.me, &asking.selecting, extra)
     }
 
     fn upstream(&mut self, status: u16, headers: &HeaderMap) -> Result<(), String> {
@@ -255,13 +272,45 @@ impl Edge {
             _ => storable(&asking.request, reply, &self.policy),
         };
         match kept {
-            Ok(stored) => {
-                let length = reply.complete_length().ok_or("kept without a length")?;
-                self.held.insert(key, (stored, length));
-                self.finish("kept", Some(self.forwarded(reply, true)?))
-            }
+            Ok(stored) => self.keep(reply, stored),
             Err(why) => self.pass_on(reply, &format!("not kept {why}")),
         }
+    }
+
+    /// Keeps a reply where it belongs.
+    fn keep(&mut self, reply: &Reply<'_>, stored: StoredHead) -> Result<(), String> {
+        let asking = self.asking()?;
+        let (base, sent) = (asking.base, self.upstream_head()?);
+        let known = self.records.get(&base);
+        let heads = (&asking.client, &sent);
+        let place = Place::of(&base, known, heads, reply.headers, self.now);
+        let key = match place {
+            Err(why) => return self.pass_on(reply, &format!("not kept {why}")),
+            Ok(Place::Plain) => {
+                self.records.remove(&base);
+                base
+            }
+            Ok(Place::Variant { mut record, key, suits }) => {
+                if suits && !record.admit(key, |key| self.held.contains_key(key)) {
+                    let why = NoCache::VaryMany;
+                    return self.pass_on(reply, &format!("not kept {why}"));
+                }
+                self.held.remove(&base);
+                self.records.insert(base, record);
+                if !suits {
+                    let (key, selecting) = self.variant(&base, &self.asking()?.client);
+                    let asking = self.asking.as_mut().ok_or("nobody asks")?;
+                    (asking.key, asking.selecting, asking.step) = (key, selecting, Step::Fetch);
+                    self.outcome = Some("asked again".into());
+                    return Ok(());
+                }
+                key
+            }
+        };
+        let length = reply.complete_length().ok_or("kept without a length")?;
+        self.held.insert(key, (stored, length));
+        self.asking.as_mut().ok_or("nobody asks")?.key = key;
+        self.finish("kept", Some(self.forwarded(reply, true)?))
     }
 
     fn error(&mut self, reply: &Reply<'_>) -> Result<(), String> {
@@ -275,9 +324,7 @@ impl Edge {
             Ok(stored) => {
                 let held = self.held.get(&key).map(|(h, _)| h.status);
                 if held.is_none_or(|held| may_replace(held, reply.status)) {
-                    let length = reply.complete_length().ok_or("kept without a length")?;
-                    self.held.insert(key, (stored, length));
-                    return self.finish("kept", Some(self.forwarded(reply, true)?));
+                    return self.keep(reply, stored);
                 }
                 self.pass_on(reply, "not kept held-is-better")
             }

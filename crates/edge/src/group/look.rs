@@ -89,6 +89,7 @@ pub(crate) async fn look(
                 Some(Payload::Failed(..)) => return Found::Away,
                 Some(Payload::Reader(_)) | None => {}
             },
+            Outcome::Again => {}
         }
     }
     Found::Away
@@ -99,19 +100,26 @@ fn ask(edge: &Edge, project: &Arc<Project>, target: &Target) -> Option<Ask> {
     let uri: Uri = target.as_str().parse().ok()?;
     let headers = HeaderMap::new();
     let request = Request::parse(&Method::GET, &uri, &headers).ok()?;
-    let key = Key(key(&project.name, target));
+    let base = Key(key(&project.name, target));
+    let seen = edge.find(project, target, base, &headers);
     Some(Ask {
         project: Arc::clone(project),
         target: target.clone(),
-        key,
+        base,
+        key: seen.key,
         request,
         headers,
-        held: edge.lookup(project, target, key).map(Arc::new),
+        selecting: seen.selecting,
+        held: seen.object.map(Arc::new),
         stale_on_error: true,
     })
 }
 
 fn content(object: Arc<Object>) -> Found<Version> {
+    if object.key != Key(key(&object.project.name, &object.target)) {
+        // What depends on the request cannot be the same for all clients of a group.
+        return Found::Is(Held::Apart("vary"));
+    }
     if object.rep.length() > MEMBER_BYTES_MAX {
         return Found::Is(Held::Apart("group-too-large"));
     }

@@ -18,6 +18,8 @@ pub struct Item {
     pub etag: Option<String>,
     pub last_modified: Option<&'static str>,
     pub cache_control: Option<&'static str>,
+    /// It varies by this field (in lower case): [`Item::variant`] says what each request gets.
+    pub vary: Option<&'static str>,
     /// Statuses answered instead, one a request.
     pub errors: VecDeque<u16>,
     /// The connection breaks when this byte would be sent, once for each entry.
@@ -35,6 +37,19 @@ impl Item {
             etag: Some(format!("\"{etag}\"")),
             cache_control: Some("max-age=3600"),
             ..Self::default()
+        }
+    }
+
+    /// The one of its variants for a request that has this value in the varying field.
+    pub fn variant(&self, value: Option<&str>) -> Self {
+        let name = value.unwrap_or("none");
+        Self {
+            body: Arc::new([name.as_bytes(), b" ", &self.body].concat()),
+            etag: self
+                .etag
+                .as_ref()
+                .map(|etag| format!("\"{name} {}", etag.trim_start_matches('"'))),
+            ..self.clone()
         }
     }
 }
@@ -208,12 +223,18 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
     if let Some(status) = item.errors.pop_front() {
         return error(status, item.gate.clone());
     }
+    let breaks_at = if method == "GET" { item.breaks.pop_front() } else { None };
+    let item = &match item.vary {
+        Some(field) => item.variant(headers.get(field).map(String::as_str)),
+        None => item.clone(),
+    };
     let mut head = String::from("Accept-Ranges: bytes\r\n");
     head.push_str(&format!("Date: {}\r\n", "Mon, 30 Nov 2026 12:00:00 GMT"));
     for (name, value) in [
         ("ETag", item.etag.as_deref()),
         ("Last-Modified", item.last_modified),
         ("Cache-Control", item.cache_control),
+        ("Vary", item.vary),
     ] {
         if let Some(value) = value {
             head.push_str(&format!("{name}: {value}\r\n"));
@@ -240,9 +261,7 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
         plan.head.push_str(&format!("Content-Range: bytes {first}-{last}/{length}\r\n"));
         plan.part = range;
     }
-    if method == "GET" {
-        plan.breaks_at = item.breaks.pop_front();
-    }
+    plan.breaks_at = breaks_at;
     plan
 }
 
