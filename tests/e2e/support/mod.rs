@@ -1,6 +1,10 @@
 //! What the end-to-end tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub(crate) mod network;
+pub(crate) mod repository;
+pub(crate) mod stand_in;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 

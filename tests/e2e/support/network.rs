@@ -1,0 +1,164 @@
+//! Two edges of one project in front of one master, each host a process of its own.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use super::{cacheboy, output, until};
+
+const FIRST: &str = r#"
+[host]
+name = "one"
+state_dir = "one"
+
+[admin]
+listen = "unix:one.sock"
+
+[follow]
+node_map = ["http://NET.1:7083/node-map"]
+
+[master]
+listen = ["NET.1:7082"]
+tree = "tree"
+
+[health]
+listen = ["NET.1:7083"]
+maps = "maps"
+
+[health.probe]
+port = 7080
+
+[edge]
+listen = ["NET.1:7080"]
+
+[[edge.store]]
+path = "cache-one"
+size = "1 GiB"
+"#;
+
+const SECOND: &str = r#"
+[host]
+name = "two"
+state_dir = "two"
+
+[admin]
+listen = "unix:two.sock"
+
+[follow]
+node_map = ["http://NET.1:7083/node-map"]
+
+[edge]
+listen = ["NET.2:7080"]
+
+[[edge.store]]
+path = "cache-two"
+size = "1 GiB"
+"#;
+
+const MAP: &str = r#"
+[site.here]
+
+[node.one]
+site = "here"
+addresses = ["NET.1"]
+
+[node.two]
+site = "here"
+addresses = ["NET.2"]
+
+[pool]
+all = { one = 1, two = 1 }
+
+[map.default]
+default = ["all"]
+
+[zone."cdn.example"]
+ns = ["ns1.cdn.example"]
+soa = { contact = "noc.cdn.example", negative_ttl_s = 60 }
+
+[zone."cdn.example".host]
+"ns1.cdn.example" = ["NET.1"]
+
+[project.files]
+name = "files.cdn.example"
+hosts = ["*"]
+map = "default"
+
+[project.files.master.here]
+url = "http://NET.1:7082"
+"#;
+
+/// The running network; ends with this value.
+pub(crate) struct Network {
+    dir: tempfile::TempDir,
+    /// The first three numbers of its addresses.
+    net: &'static str,
+    hosts: Vec<Child>,
+}
+
+impl Network {
+    /// Starts it with these `[[project.files.path]]` and waits until both edges serve.
+    pub(crate) fn start(net: &'static str, paths: &str) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in ["tree", "maps"] {
+            fs::create_dir_all(dir.path().join(folder)).unwrap();
+        }
+        let write = |name: &str, text: &str| {
+            fs::write(dir.path().join(name), text.replace("NET", net)).unwrap();
+        };
+        write("maps/all.toml", &format!("{MAP}{paths}"));
+        write("one.toml", FIRST);
+        write("two.toml", SECOND);
+        write("tree/.cacheboy-tree", "");
+        write("tree/hello", "hello\n");
+        let hosts = ["one", "two"].map(|host| {
+            let log = fs::File::create(dir.path().join(format!("{host}.log"))).unwrap();
+            let mut command = cacheboy();
+            command.args(["run", "--end-with-parent", "--config"]);
+            command.arg(dir.path().join(format!("{host}.toml")));
+            command.stderr(log).stdout(Stdio::null()).spawn().unwrap()
+        });
+        let network = Self { dir, net, hosts: hosts.into() };
+        for edge in 0..2 {
+            let url = format!("http://{}/hello", network.edge(edge));
+            until("an edge serves", || {
+                output(Command::new("curl").args(["-s", &url])).out == "hello\n"
+            });
+        }
+        network
+    }
+
+    /// Where an edge serves: an even number is the first, an odd one the second.
+    pub(crate) fn edge(&self, number: usize) -> SocketAddr {
+        format!("{}.{}:7080", self.net, number % 2 + 1).parse().unwrap()
+    }
+
+    /// What the master serves.
+    pub(crate) fn tree(&self) -> PathBuf {
+        self.dir.path().join("tree")
+    }
+
+    /// A folder for a client, made.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        let folder = self.dir.path().join("clients").join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    /// `/status` of a host.
+    pub(crate) fn status(&self, host: &str) -> serde_json::Value {
+        let mut status = Command::new("curl");
+        status.args(["-sS", "--unix-socket"]).arg(self.dir.path().join(format!("{host}.sock")));
+        serde_json::from_str(&output(status.arg("http://admin/status")).out).unwrap()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        for host in &mut self.hosts {
+            let _ = host.kill();
+            let _ = host.wait();
+        }
+    }
+}
