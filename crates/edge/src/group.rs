@@ -42,6 +42,7 @@ use crate::answers;
 use crate::counters::Served;
 use crate::deliver::deliver;
 use crate::project::Project;
+use crate::purge::Verdict;
 use crate::state::{Edge, Object};
 
 /// Questions of one group to masters at a time.
@@ -87,6 +88,14 @@ impl Groups {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(Name, Name), Arc<Running>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the group of a project, if it runs; who waits for it goes the usual way.
+    fn end(&self, project: &Project, name: &Name) {
+        if let Some(former) = self.lock().remove(&(project.name.clone(), name.clone())) {
+            former.is_over.store(true, Relaxed);
+            former.wake.notify_one();
+        }
     }
 
     /// For `/status`.
@@ -251,6 +260,11 @@ pub(crate) async fn answer(
         reply = running.lock().resume(clock::now(), client, target);
     }
     match reply {
+        Reply::Serve(serving) if is_purged(edge, &serving) => {
+            // What the snapshots hold is void: the next request begins the group anew.
+            edge.groups.end(project, name);
+            None
+        }
         Reply::Serve(serving) => {
             if serving.mixed {
                 running.figures.mixed.inc();
@@ -263,6 +277,15 @@ pub(crate) async fn answer(
             edge.groups.metrics.counter(&metric::GROUP_APART, &labels).inc();
             None
         }
+    }
+}
+
+/// Whether a hard purge came after the version; a soft one waits for the next tick, when all members
+/// are confirmed.
+fn is_purged(edge: &Edge, serving: &Serving<Version>) -> bool {
+    match &serving.held {
+        Held::Content(Version(object)) => edge.verdict(object) == Verdict::Gone,
+        Held::Missing(_) | Held::Apart(_) => false,
     }
 }
 

@@ -30,6 +30,7 @@ use crate::group;
 use crate::host::host_of;
 use crate::memo::Memo;
 use crate::project::Project;
+use crate::purge::Verdict;
 use crate::state::{Edge, Object};
 
 /// Health of this edge, on any host.
@@ -210,10 +211,11 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
 async fn round(asked: &mut Asked<'_>) -> Round {
     let now = clock::now();
     let held = asked.look().map(Arc::new);
-    let Asked { edge, key, request, .. } = &*asked;
-    let memo = edge.memos.get(key);
-    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &asked.project.caching);
-    match (suspicious(step, &memo), held) {
+    let Asked { edge, project, key, request, .. } = &*asked;
+    let memo = edge.memo(project, &request.target, key);
+    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &project.caching);
+    let doubted = memo.suspect || held.as_ref().is_some_and(|o| edge.verdict(o) != Verdict::Keep);
+    match (suspicious(step, doubted), held) {
         (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
             let mut response = answers::text(StatusCode::GATEWAY_TIMEOUT, "not held here");
@@ -247,10 +249,10 @@ async fn round(asked: &mut Asked<'_>) -> Round {
     }
 }
 
-/// What a master contradicted is confirmed before it is used again.
-fn suspicious(step: Step, memo: &Memo) -> Step {
+/// What a master contradicted, or a purge has doubted, is confirmed before it is used again.
+fn suspicious(step: Step, doubted: bool) -> Step {
     match step {
-        Step::Serve(_) | Step::ServeAndRevalidate if memo.suspect => {
+        Step::Serve(_) | Step::ServeAndRevalidate if doubted => {
             Step::Revalidate { why: Forward::Stale, stale_on_error: true }
         }
         step => step,
@@ -302,9 +304,15 @@ async fn fly(
 ) -> Round {
     let edge = asked.edge;
     let is_held = held.is_some();
+    let purged = held.as_ref().is_some_and(|o| edge.verdict(o) == Verdict::Stale);
     let spare = held.clone().filter(|_| stale_on_error);
     let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
-        Seat::First(flight) => (flight, true),
+        Seat::First(flight) => {
+            if purged {
+                edge.purges.note_confirming();
+            }
+            (flight, true)
+        }
         Seat::Joined(flight) => (flight, false),
         Seat::Stale => return Err(Again::Moved),
     };
@@ -323,6 +331,7 @@ async fn fly(
     match outcome {
         // It depends on the request, and this one joined before that was known.
         Outcome::Ready(object, ..) if !first && object.key != asked.key => Err(Again::Moved),
+        Outcome::Ready(object, how, _) if is_purged(edge, &object, how) => Err(Again::Moved),
         Outcome::Ready(object, how, fwd_status) => {
             // A 304 is not stored: it says that what is stored is right.
             let confirmed = fwd_status == Some(StatusCode::NOT_MODIFIED);
@@ -348,6 +357,16 @@ async fn fly(
         }
         Outcome::Alone if first => Ok(alone(asked, payload, why, is_held).await),
         Outcome::Alone | Outcome::Again => Err(Again::Alone),
+    }
+}
+
+/// Whether a purge came after the question was asked: what it brought may be what was purged.
+fn is_purged(edge: &Edge, object: &Object, how: How) -> bool {
+    match edge.verdict(object) {
+        Verdict::Keep => false,
+        // Nobody could be asked: a soft purge lets it be served all the same.
+        Verdict::Stale => how != How::StaleOnError,
+        Verdict::Gone => true,
     }
 }
 

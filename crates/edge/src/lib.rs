@@ -9,7 +9,7 @@
 //! [`host`] (what a request names), [`upstream`] (pooled connections with bounded patience),
 //! [`probe`] (whether a bad master is good again),
 //! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
-//! things known of keys), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
+//! things known of keys), [`purge`] (what is not used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
@@ -39,6 +39,7 @@ mod past;
 mod pour;
 mod probe;
 mod project;
+mod purge;
 mod question;
 mod shell;
 mod state;
@@ -47,5 +48,6 @@ mod upstream;
 mod variants;
 
 pub use params::{Params, StoreParams, Timeouts};
+pub use purge::FileError as PurgeFileError;
 pub use shell::{Bound, Error, bind, bind_on, run};
 pub use stores::StoresError;

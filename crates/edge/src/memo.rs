@@ -5,6 +5,7 @@
 //! answer.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use http_cache::NoCache;
@@ -30,6 +31,8 @@ pub(crate) struct Memo {
     pass: Option<(u64, NoCache)>,
     /// The last revalidation failed; when the next may be tried.
     retry_at_ns: Option<u64>,
+    /// The last purge before it was begun.
+    born: u64,
 }
 
 impl Memo {
@@ -52,6 +55,11 @@ impl Memo {
     /// Until when the disk takes nothing of it; 0: it takes all.
     pub(crate) fn unstorable_until_ns(&self) -> u64 {
         self.pass.filter(|(_, why)| *why == NoCache::Disk).map_or(0, |(until_ns, _)| until_ns)
+    }
+
+    /// The number of the last purge before anything was noted.
+    pub(crate) fn born(&self) -> u64 {
+        self.born
     }
 
     /// Whether the last revalidation failed.
@@ -78,16 +86,25 @@ struct Generations {
 
 /// The memos of all keys.
 #[derive(Debug, Default)]
-pub(crate) struct Memos([Mutex<Generations>; SHARDS]);
+pub(crate) struct Memos {
+    shards: [Mutex<Generations>; SHARDS],
+    /// Purges so far: what was noted before one may be void.
+    purges: AtomicU64,
+}
 
 impl Memos {
     fn lock(&self, key: &Key) -> MutexGuard<'_, Generations> {
-        let [shard, others @ ..] = &self.0;
+        let [shard, others @ ..] = &self.shards;
         let Key([first, ..]) = *key;
         // Keys are hashes: their first byte is as good as any.
         let index = usize::from(first).checked_rem(SHARDS).unwrap_or(0);
         let shard = index.checked_sub(1).and_then(|i| others.get(i)).unwrap_or(shard);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the next purge, from 1. What is noted from here on is not before it.
+    pub(crate) fn next_purge(&self) -> u64 {
+        self.purges.fetch_add(1, Relaxed).saturating_add(1)
     }
 
     /// What is known; the default when nothing is.
@@ -102,14 +119,16 @@ impl Memos {
         if both.young.len() >= GENERATION_MAX && !both.young.contains_key(key) {
             both.old = std::mem::take(&mut both.young);
         }
-        let known = both.old.remove(key).unwrap_or_default();
+        let known = both.old.remove(key);
+        let begun = || Memo { born: self.purges.load(Relaxed), ..Memo::default() };
+        let known = known.unwrap_or_else(begun);
         note(both.young.entry(*key).or_insert(known))
     }
 
     /// Forgets what was known and notes something.
     pub(crate) fn renew(&self, key: &Key, note: impl FnOnce(&mut Memo)) {
         self.update(key, |memo| {
-            *memo = Memo::default();
+            *memo = Memo { born: memo.born, ..Memo::default() };
             note(memo);
         });
     }

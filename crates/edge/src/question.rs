@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_cache::hygiene::fill_request;
 use http_cache::range::Spec;
 use http_cache::{ContentRange, Reply, Request, revalidation_headers};
+use rt::clock;
 
 use crate::fetch::Ask;
 use crate::state::Edge;
@@ -49,7 +50,11 @@ impl Question {
         master: MasterId,
     ) -> Result<Answer, Failure> {
         let headers = self.head(edge, ask)?;
-        edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers).await
+        let stamp = edge.purges.stamp(clock::now().wall_ms);
+        let asked = edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers);
+        let mut answer = asked.await?;
+        answer.asked.wall_ms = answer.asked.wall_ms.max(stamp);
+        Ok(answer)
     }
 
     /// Whether an answer is one to this question at all: a 304 only where it was conditional, a 206

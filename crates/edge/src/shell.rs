@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http_cache::Identity;
+use model::time::utc;
 use rt::follow::Following;
 use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
@@ -28,6 +29,7 @@ use crate::memo::Memos;
 use crate::params::Params;
 use crate::probe;
 use crate::project::Projects;
+use crate::purge::{self, FileError, Purges};
 use crate::state::Edge;
 use crate::stores::{Stores, StoresError};
 use crate::upstream::Upstream;
@@ -49,6 +51,9 @@ pub enum Error {
     /// A store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoresError),
+    /// What was purged cannot be known.
+    #[error(transparent)]
+    Purges(#[from] FileError),
     /// The task that opens the stores did not end.
     #[error("opening the stores was interrupted")]
     Interrupted,
@@ -87,8 +92,12 @@ pub async fn bind_on(
         return Err(Error::NoListener);
     }
     let (disks, metrics) = (params.stores.clone(), context.metrics.clone());
-    let opening = tokio::task::spawn_blocking(move || Stores::open(&disks, disk_of, &metrics));
-    let stores = opening.await.map_err(|_| Error::Interrupted)??;
+    let state_dir = context.state_dir.clone();
+    let opening = tokio::task::spawn_blocking(move || {
+        let stores = Stores::open(&disks, disk_of, &metrics)?;
+        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)?))
+    });
+    let (stores, purges) = opening.await.map_err(|_| Error::Interrupted)??;
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
     let buffers = usize::try_from(buffers).unwrap_or(usize::MAX);
@@ -99,6 +108,7 @@ pub async fn bind_on(
         stores,
         upstream: Upstream::new(params.timeouts),
         memos: Memos::default(),
+        purges,
         flights: Flights::default(),
         records: Mutex::default(),
         fillings: Fillings::default(),
@@ -111,6 +121,11 @@ pub async fn bind_on(
         shutdown: context.shutdown.clone(),
     });
     adopt_map(&edge, &mut node_map.clone(), &context.metrics);
+    let purged = Arc::clone(&edge);
+    context.status.on_post("/purge", move |body| {
+        let edge = Arc::clone(&purged);
+        async move { purge::answer(&edge, &body).await }
+    });
     Ok(Bound { edge, listeners, node_map, context })
 }
 
@@ -144,9 +159,14 @@ impl Bound {
         }
         while serving.join_next().await.is_some() {}
         background.shutdown().await;
-        let flushed = tokio::task::spawn_blocking(move || edge.stores.flush()).await;
-        if flushed.is_err() {
-            tracing::warn!("the last flush of the stores was interrupted");
+        let closing = tokio::task::spawn_blocking(move || {
+            edge.stores.flush();
+            edge.purges.close()
+        });
+        match closing.await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the list of purges was not written again"),
+            Err(_) => tracing::warn!("the last flush of the stores was interrupted"),
         }
     }
 }
@@ -245,6 +265,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         "fills_in_flight": edge.fillings.count(),
         "block_buffers_free": edge.buffers.available_permits(),
         "groups": edge.groups.status(),
+        "purges": { "active": edge.purges.count(), "newest": edge.purges.newest_at_ms().map(utc) },
         "stores": edge.stores.status(),
         "masters": by_name,
     })

@@ -15,8 +15,9 @@ use crate::counters::Counters;
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
-use crate::memo::Memos;
+use crate::memo::{Memo, Memos};
 use crate::project::{Project, Projects};
+use crate::purge::{Purges, Verdict};
 use crate::stores::Stores;
 use crate::upstream::Upstream;
 
@@ -28,6 +29,7 @@ pub(crate) struct Edge {
     pub(crate) stores: Stores,
     pub(crate) upstream: Upstream,
     pub(crate) memos: Memos,
+    pub(crate) purges: Purges,
     pub(crate) flights: Flights,
     /// Held by who writes the record of a target's variants.
     pub(crate) records: Mutex<()>,
@@ -104,9 +106,35 @@ impl Edge {
         }
     }
 
-    /// What is held for a request with these fields. A miss is also what has a head that cannot be
-    /// read, and what can never be finished: parts of it cannot be joined to further ones, and the
-    /// answer that filled it has ended.
+    /// What purges say of an object.
+    pub(crate) fn verdict(&self, object: &Object) -> Verdict {
+        let (project, target) = (&object.project.name, object.target.as_str());
+        self.purges.verdict(project, target, object.head.request_ms)
+    }
+
+    /// What is known of a key beside what is held.
+    pub(crate) fn memo(&self, project: &Project, target: &Target, key: &Key) -> Memo {
+        let memo = self.memos.get(key);
+        if !self.purges.voids_note(&project.name, target.as_str(), memo.born()) {
+            return memo;
+        }
+        self.memos.clear(key);
+        Memo::default()
+    }
+
+    /// Takes an object out, off the workers, and counts it.
+    fn drop_purged(&self, object: Object) {
+        let (store, dropped) = (Arc::clone(self.store(&object.key)), self.purges.dropped());
+        drop(tokio::task::spawn_blocking(move || {
+            if store.discard(&object.rep) {
+                dropped.inc();
+            }
+        }));
+    }
+
+    /// What is held for a request with these fields. A miss is also what was purged, what has a head
+    /// that cannot be read, and what can never be finished: parts of it cannot be joined to further
+    /// ones, and the answer that filled it has ended.
     pub(crate) fn find(
         &self,
         project: &Arc<Project>,
@@ -131,6 +159,10 @@ impl Edge {
             let (project, target) = (Arc::clone(project), target.clone());
             let selecting = selecting.clone();
             let object = Object { project, target, key, selecting, rep, head, head_bytes };
+            if self.verdict(&object) == Verdict::Gone {
+                self.drop_purged(object);
+                return None;
+            }
             let usable = object.rep.is_complete()
                 || object.conditions().is_some()
                 || self.fillings.is_filling(&object);

@@ -186,3 +186,24 @@ async fn what_cannot_be_kept_goes_the_usual_way() {
     assert_eq!(version(&edge.get(INDEX, &["Cache-Control: only-if-cached"]).await), 1);
     edge.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hard_purge_does_not_wait_for_the_grid() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    publish(&master, 1);
+    let mut map = map(&[&master]);
+    for project in map.map.projects.values_mut() {
+        project.paths[0].ttl_s = Some(86_400);
+    }
+    let edge = Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await;
+    assert_eq!(version(&edge.get(INDEX, &[]).await), 1);
+    assert_eq!(version(&edge.get(PACKAGES, &[]).await), 1);
+    publish(&master, 2);
+    assert_eq!(version(&edge.get(INDEX, &[]).await), 1);
+    let asked = serde_json::json!({ "project": "videolan", "path": "/debian/dists/*" });
+    assert_eq!(edge.purge(asked).await.0, 200);
+    for path in [INDEX, PACKAGES, INDEX, PACKAGES] {
+        assert_eq!(version(&edge.get(path, &[]).await), 2, "{path}");
+    }
+    edge.stop().await;
+}

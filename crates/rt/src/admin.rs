@@ -1,36 +1,57 @@
-//! The admin listener: `/metrics` and `/status`, on a unix socket or on loopback.
+//! The admin listener: `/metrics`, `/status` and what roles do on request, on a unix socket or on
+//! loopback; and [`post`], which asks one.
+//!
+//! Who may connect may ask: the permissions of the socket, or of the machine, are the only ones.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, fs, io};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
+use crate::client::{self, GetError, Reply};
 use crate::listen::{self, ListenError};
 use crate::{Metrics, Shutdown};
 
+const JSON: &str = "application/json";
 /// Admin connections at a time; further ones wait.
 const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to send its request head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
-type StatusOf = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;
+/// Bytes of the body of a request, and of the answer to one of ours.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// How long a client may take to send its body.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What `/status` shows: one entry a role, asked for when somebody looks.
+type StatusOf = Arc<dyn Fn() -> Value + Send + Sync>;
+type Acting = Pin<Box<dyn Future<Output = (StatusCode, Value)> + Send>>;
+type Action = Arc<dyn Fn(Bytes) -> Acting + Send + Sync>;
+
+/// What `/status` shows, one entry a role, asked for when somebody looks; and what roles do when
+/// something is posted.
 #[derive(Clone, Default)]
-pub struct StatusBoard(Arc<Mutex<BTreeMap<&'static str, StatusOf>>>);
+pub struct StatusBoard(Arc<Mutex<Board>>);
+
+#[derive(Clone, Default)]
+struct Board {
+    shown: BTreeMap<&'static str, StatusOf>,
+    actions: BTreeMap<&'static str, Action>,
+}
 
 impl fmt::Debug for StatusBoard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -39,23 +60,41 @@ impl fmt::Debug for StatusBoard {
 }
 
 impl StatusBoard {
+    fn lock(&self) -> MutexGuard<'_, Board> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Shows `status()` under `role`.
-    pub fn set(
-        &self,
-        role: &'static str,
-        status: impl Fn() -> serde_json::Value + Send + Sync + 'static,
-    ) {
-        let mut board = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        board.insert(role, Arc::new(status));
+    pub fn set(&self, role: &'static str, status: impl Fn() -> Value + Send + Sync + 'static) {
+        self.lock().shown.insert(role, Arc::new(status));
+    }
+
+    /// Answers a `POST` to `path` (with its slash) by `act`, which gets the body, JSON to be.
+    pub fn on_post<F>(&self, path: &'static str, act: impl Fn(Bytes) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = (StatusCode, Value)> + Send + 'static,
+    {
+        self.lock().actions.insert(path, Arc::new(move |body| Box::pin(act(body))));
     }
 
     /// All entries as one JSON object with `format: 1`.
-    pub fn show(&self) -> serde_json::Value {
+    pub fn show(&self) -> Value {
         // Taken out of the lock first: an entry may itself take its time.
-        let entries = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let entries = self.lock().shown.clone();
         let mut all = serde_json::Map::from_iter([("format".to_owned(), 1.into())]);
         all.extend(entries.iter().map(|(role, status)| ((*role).to_owned(), status())));
         all.into()
+    }
+
+    /// Does what is posted to `path`; `None` when nobody does anything there.
+    pub async fn act(&self, path: &str, body: Bytes) -> Option<(StatusCode, Value)> {
+        let action = self.lock().actions.get(path).cloned()?;
+        Some(action(body).await)
+    }
+
+    /// The paths that can be posted to.
+    fn actions(&self) -> Vec<&'static str> {
+        self.lock().actions.keys().copied().collect()
     }
 }
 
@@ -66,6 +105,15 @@ pub enum AdminListen {
     Unix(PathBuf),
     /// A loopback address.
     Tcp(SocketAddr),
+}
+
+impl fmt::Display for AdminListen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(f, "http://{address}"),
+        }
+    }
 }
 
 /// Why the admin listener could not start.
@@ -92,7 +140,7 @@ pub async fn start(
     let listener = match listen {
         AdminListen::Tcp(address) => Listener::Tcp(listen::tcp(address)?),
         AdminListen::Unix(path) => {
-            if tokio::net::UnixStream::connect(&path).await.is_ok() {
+            if UnixStream::connect(&path).await.is_ok() {
                 return Err(AdminError::UnixInUse(path));
             }
             // A socket file that nobody answers on was left by a process that was killed.
@@ -158,9 +206,8 @@ async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdo
         };
         let (metrics, status) = (metrics.clone(), status.clone());
         tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                let response = respond(&request, &metrics, &status);
-                async move { Ok::<_, Infallible>(response) }
+            let answer = service_fn(|request| async {
+                Ok::<_, Infallible>(respond(request, &metrics, &status).await)
             });
             // A client that goes away in the middle is its own business.
             let _ = hyper::server::conn::http1::Builder::new()
@@ -173,21 +220,31 @@ async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdo
     }
 }
 
-fn respond(
-    request: &Request<Incoming>,
+async fn respond(
+    request: Request<Incoming>,
     metrics: &Metrics,
     status: &StatusBoard,
 ) -> Response<Full<Bytes>> {
     let text = "text/plain; version=0.0.4; charset=utf-8";
-    let (code, kind, body) = match (request.method(), request.uri().path()) {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let (code, kind, body) = match (&method, path.as_str()) {
         (&Method::GET, "/metrics") => (StatusCode::OK, text, metrics.render()),
-        (&Method::GET, "/status") => {
-            (StatusCode::OK, "application/json", format!("{:#}\n", status.show()))
-        }
+        (&Method::GET, "/status") => (StatusCode::OK, JSON, format!("{:#}\n", status.show())),
         (_, "/metrics" | "/status") => {
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "use GET\n".into())
         }
-        _ => (StatusCode::NOT_FOUND, "text/plain", "there is /metrics and /status\n".into()),
+        (&Method::POST, path) if status.actions().contains(&path) => {
+            let (code, answer) = act(request, path, status).await;
+            (code, JSON, format!("{answer:#}\n"))
+        }
+        (_, path) if status.actions().contains(&path) => {
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "use POST\n".into())
+        }
+        _ => {
+            let actions: String = status.actions().iter().map(|a| format!(" and {a}")).collect();
+            let words = format!("there is /metrics and /status{actions}\n");
+            (StatusCode::NOT_FOUND, "text/plain", words)
+        }
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = code;
@@ -195,11 +252,63 @@ fn respond(
     response
 }
 
+/// Reads what is posted and has it done. Only JSON that says so is taken: a page in a browser on
+/// this host cannot send that anywhere without asking first (Fetch Standard, CORS-preflight).
+async fn act(request: Request<Incoming>, path: &str, status: &StatusBoard) -> (StatusCode, Value) {
+    let refuse = |code, words: &str| (code, json!({ "format": 1, "error": words }));
+    if request.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
+        return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type: application/json");
+    }
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 256 KiB");
+        }
+        Ok(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "the body ended early"),
+        Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"),
+    };
+    match status.act(path, body).await {
+        Some(answer) => answer,
+        None => refuse(StatusCode::NOT_FOUND, "nobody does this here"),
+    }
+}
+
+/// Posts JSON to the admin listener at `to` and waits for the whole answer.
+///
+/// # Errors
+/// Nothing came back in time, or nothing that is HTTP.
+pub async fn post(
+    to: &AdminListen,
+    path: &str,
+    body: &Value,
+    timeout: Duration,
+) -> Result<Reply, GetError> {
+    let request = || {
+        let body = Full::new(Bytes::from(body.to_string()));
+        let request = Request::post(path).header(header::HOST, "admin");
+        request.header(header::CONTENT_TYPE, JSON).body(body)
+    };
+    let request = request().map_err(|_| GetError::Url(path.to_owned()))?;
+    let exchange = async {
+        let connecting = |source| GetError::Connect(to.to_string(), source);
+        let stream: Box<dyn Stream> = match to {
+            AdminListen::Unix(path) => {
+                Box::new(UnixStream::connect(path).await.map_err(connecting)?)
+            }
+            AdminListen::Tcp(address) => {
+                Box::new(TcpStream::connect(address).await.map_err(connecting)?)
+            }
+        };
+        client::exchange(stream, request, BODY_BYTES_MAX).await
+    };
+    tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(GetError::Timeout(timeout)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::UnixStream;
 
     #[tokio::test]
     async fn the_unix_socket_is_private_taken_once_and_answers() {
@@ -230,6 +339,38 @@ mod tests {
             let mut answer = String::new();
             stream.read_to_string(&mut answer).await.unwrap();
             assert!(answer.contains(wanted), "{line}: {answer}");
+        }
+        shutdown.trigger();
+    }
+
+    #[tokio::test]
+    async fn what_is_posted_is_done_and_nothing_else_is() {
+        let status = StatusBoard::default();
+        status.on_post("/echo", |body: Bytes| async move {
+            (StatusCode::CREATED, json!({ "bytes": body.len() }))
+        });
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let to = AdminListen::Tcp(free);
+        let shutdown = Shutdown::default();
+        start(to.clone(), Metrics::new(), status, shutdown.clone()).await.unwrap();
+        let five = Duration::from_secs(5);
+        let reply = post(&to, "/echo", &json!("abc"), five).await.unwrap();
+        assert_eq!(reply.status, StatusCode::CREATED);
+        assert_eq!(serde_json::from_slice::<Value>(&reply.body).unwrap(), json!({ "bytes": 5 }));
+        let large = json!("a".repeat(BODY_BYTES_MAX));
+        let reply = post(&to, "/echo", &large, five).await.unwrap();
+        assert_eq!(reply.status, StatusCode::PAYLOAD_TOO_LARGE);
+        assert_eq!(post(&to, "/other", &json!(1), five).await.unwrap().status, 404);
+        for (head, code) in [
+            ("GET /echo HTTP/1.1\r\nhost: a\r\n", 405),
+            ("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\n", 415),
+        ] {
+            let mut stream = TcpStream::connect(free).await.unwrap();
+            let request = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).await.unwrap();
+            assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
         }
         shutdown.trigger();
     }

@@ -1,13 +1,16 @@
 //! One bounded HTTP request: for probes and for following the node map. Each request has its own
 //! connection, because a probe must see whether a new client could connect.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use hyper::body::Body;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// What to ask.
@@ -60,39 +63,52 @@ pub enum GetError {
 }
 
 /// Asks once.
-pub async fn get(ask: Get) -> Result<Reply, GetError> {
-    let timeout = ask.timeout;
-    match tokio::time::timeout(timeout, exchange(ask)).await {
+pub async fn get(get: Get) -> Result<Reply, GetError> {
+    let timeout = get.timeout;
+    match tokio::time::timeout(timeout, ask(get)).await {
         Ok(result) => result,
         Err(_) => Err(GetError::Timeout(timeout)),
     }
 }
 
-async fn exchange(ask: Get) -> Result<Reply, GetError> {
-    let bad_url = || GetError::Url(ask.url.to_string());
-    let authority = ask.url.authority().ok_or_else(bad_url)?.clone();
-    if ask.url.scheme_str() != Some("http") {
+async fn ask(get: Get) -> Result<Reply, GetError> {
+    let bad_url = || GetError::Url(get.url.to_string());
+    let authority = get.url.authority().ok_or_else(bad_url)?.clone();
+    if get.url.scheme_str() != Some("http") {
         return Err(bad_url());
     }
-    let stream = connect(&ask, authority.host(), authority.port_u16().unwrap_or(80)).await?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(GetError::Protocol)?;
-    let driver = tokio::spawn(connection);
-    let path = ask.url.path_and_query().map_or("/", |p| p.as_str());
+    let stream = connect(&get, authority.host(), authority.port_u16().unwrap_or(80)).await?;
+    let path = get.url.path_and_query().map_or("/", |p| p.as_str());
     let mut request = Request::new(Empty::<Bytes>::new());
     *request.uri_mut() = path.parse().map_err(|_| bad_url())?;
-    *request.headers_mut() = ask.headers.clone();
+    *request.headers_mut() = get.headers.clone();
     if !request.headers().contains_key(header::HOST) {
         let host = authority.as_str().parse().map_err(|_| bad_url())?;
         request.headers_mut().insert(header::HOST, host);
     }
+    exchange(stream, request, get.body_bytes_max).await
+}
+
+/// One request over `stream`, and the whole answer to it.
+pub(crate) async fn exchange<S, B>(
+    stream: S,
+    request: Request<B>,
+    body_bytes_max: usize,
+) -> Result<Reply, GetError>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(GetError::Protocol)?;
+    let driver = tokio::spawn(connection);
     let answer = async {
         let response = sender.send_request(request).await.map_err(GetError::Protocol)?;
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, ask.body_bytes_max).collect().await.map_err(|error| {
+        let body = Limited::new(body, body_bytes_max).collect().await.map_err(|error| {
             if error.is::<LengthLimitError>() {
-                GetError::TooLarge(ask.body_bytes_max)
+                GetError::TooLarge(body_bytes_max)
             } else {
                 GetError::Body(error)
             }
@@ -104,9 +120,9 @@ async fn exchange(ask: Get) -> Result<Reply, GetError> {
     result
 }
 
-async fn connect(ask: &Get, host: &str, port: u16) -> Result<TcpStream, GetError> {
+async fn connect(get: &Get, host: &str, port: u16) -> Result<TcpStream, GetError> {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
-    let (connected, target) = match ask.connect_to {
+    let (connected, target) = match get.connect_to {
         Some(address) => (TcpStream::connect(address).await, address.to_string()),
         None => (TcpStream::connect((bare, port)).await, format!("{host}:{port}")),
     };

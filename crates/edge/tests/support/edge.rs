@@ -166,6 +166,13 @@ impl Edge {
         self.context.status.show()
     }
 
+    /// Posts to the admin listener's `/purge`: status and receipt.
+    pub async fn purge(&self, asked: serde_json::Value) -> (u16, serde_json::Value) {
+        let body = asked.to_string().into();
+        let (status, receipt) = self.context.status.act("/purge", body).await.unwrap();
+        (status.as_u16(), receipt)
+    }
+
     pub async fn send(&self, path: &str, fields: &[&str]) -> Pending {
         client::send(self.address, "GET", path, HOST, fields).await
     }

@@ -27,6 +27,10 @@ super::metrics! {
         "Transfers that went on with bytes straight from a master because the store took no more.";
     IN_FLIGHT: Gauge "cacheboy_edge_upstream_in_flight" []
         "Fill requests to masters that hold a block buffer now.";
+    PURGES: Gauge "cacheboy_edge_purges" []
+        "Purges in effect.";
+    PURGED: Counter "cacheboy_edge_purged_objects_total" ["mode"]
+        "Held objects that were asked for and found purged, by mode (soft: confirmed first; hard: dropped).";
     STORE_OBJECTS: Gauge "cacheboy_edge_store_objects" ["store"]
         "Objects held, by store folder.";
     STORE_BYTES: Gauge "cacheboy_edge_store_bytes" ["store"]
