@@ -136,9 +136,6 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
             }
             Meaning::Gone => {
                 ask.project.handle_ok(master);
-                if is_kept(&ask, &answer) {
-                    return accept(edge, &ask, &question, answer).await;
-                }
                 note_error(edge, &ask, &answer);
                 note(&mut worst, Trouble::Gone(Box::new(answer)));
             }
@@ -150,7 +147,13 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
             }
         }
     }
-    no_help(edge, &ask, worst)
+    match worst {
+        // All masters were asked: an error that says how long it lasts is kept.
+        Some(Trouble::Gone(answer) | Trouble::Reply(answer)) if is_kept(&ask, &answer) => {
+            accept(edge, &ask, &question, *answer).await
+        }
+        worst => no_help(edge, &ask, worst),
+    }
 }
 
 /// Each master once; one that is being skipped only while there is nothing to tell the client.
@@ -167,9 +170,12 @@ fn note(worst: &mut Option<Trouble>, trouble: Trouble) {
     }
 }
 
-/// Books an error answer against the key.
+/// Books an error answer against the key, unless it is one that can be kept.
 fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     let (now, status) = (clock::now(), answer.parts.status);
+    if is_kept(ask, answer) {
+        return;
+    }
     edge.memos.update(&ask.key, |memo| {
         if ask.held.is_none() {
             memo.errors.handle_error(now, status);

@@ -1,4 +1,6 @@
-//! `Cache-Control` and `Pragma`, of requests and responses (RFC 9111 sections 5.2 and 5.4).
+//! `Cache-Control` and `Pragma`, of requests and responses (RFC 9111 sections 5.2 and 5.4), and
+//! `CDN-Cache-Control` (RFC 9213), which takes the place of `Cache-Control` and `Expires` for us. It is
+//! passed on: there may be other caches of this kind behind us.
 //!
 //! Reading is forgiving where that is safe and strict where it is not: unknown directives are
 //! skipped, of doubled ones the first counts (section 4.2.1), and a lifetime that is no number
@@ -7,7 +9,11 @@
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
 
+use crate::dictionary::{self, Value};
 use crate::fields::{elements, seconds, unquoted};
+
+/// `CDN-Cache-Control`.
+const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
 /// The request directives that count. They are advisory (RFC 9111 section 5.2.1): `no-store` of a
 /// request is not among them, because what others asked for anyway may be kept, and a client's
@@ -66,6 +72,8 @@ pub struct ResponseDirectives {
     pub must_understand: bool,
     /// `immutable` (RFC 8246).
     pub immutable: bool,
+    /// Whether they stand in `CDN-Cache-Control`: `Expires` does not count then.
+    pub targeted: bool,
     /// `max-age` in seconds; 0 when it is no number.
     pub max_age_s: Option<u64>,
     /// `s-maxage` in seconds; 0 when it is no number.
@@ -81,6 +89,9 @@ pub struct ResponseDirectives {
 impl ResponseDirectives {
     /// Reads a response's head.
     pub fn of(headers: &HeaderMap) -> Self {
+        if let Some(d) = Self::targeted(headers) {
+            return d;
+        }
         let mut d = Self::default();
         for (name, value) in directives(headers) {
             if let Some(word) = Word::of(name) {
@@ -88,6 +99,34 @@ impl ResponseDirectives {
             }
         }
         d
+    }
+
+    /// Those of `CDN-Cache-Control`; `None` when it is absent, empty or not well-formed (RFC 9213
+    /// section 2.2). A directive whose value has another type is not there.
+    fn targeted(headers: &HeaderMap) -> Option<Self> {
+        let lines: Vec<_> = headers.get_all(CDN_CACHE_CONTROL).iter().collect();
+        if lines.is_empty() {
+            return None;
+        }
+        let lines: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
+        let members = dictionary::parse(&lines.join(&b','))?;
+        if members.is_empty() {
+            return None;
+        }
+        let mut d = Self { targeted: true, ..Self::default() };
+        for (name, value) in members {
+            let Some(word) = Word::of(&name) else { continue };
+            match value {
+                Value::Boolean(true) if !word.has_seconds() => d.take(word, None),
+                Value::Integer(n) if word.has_seconds() => {
+                    // A negative lifetime is none, like one that is no number.
+                    d.take(word, Some(n.to_string().as_bytes()));
+                }
+                Value::String(names) if word.may_name_fields() => d.take(word, Some(&names)),
+                _ => {}
+            }
+        }
+        Some(d)
     }
 
     fn take(&mut self, word: Word, value: Option<&[u8]>) {
@@ -158,6 +197,17 @@ const WORDS: [(&[u8], Word); 15] = [
 ];
 
 impl Word {
+    /// Whether its value is a number of seconds.
+    fn has_seconds(self) -> bool {
+        use Word::*;
+        matches!(self, MaxAge | SMaxage | StaleWhileRevalidate | StaleIfError | MinFresh | MaxStale)
+    }
+
+    /// Whether it may name fields.
+    fn may_name_fields(self) -> bool {
+        matches!(self, Self::NoCache | Self::Private)
+    }
+
     fn of(name: &[u8]) -> Option<Self> {
         WORDS.iter().find(|(word, _)| word.eq_ignore_ascii_case(name)).map(|(_, word)| *word)
     }
@@ -234,6 +284,33 @@ mod tests {
         let d = response(&[r#"x="no-store, private", public, s-maxage=5, stale-if-error=7"#]);
         assert!(!d.no_store && !d.private && d.public);
         assert_eq!((d.s_maxage_s, d.stale_if_error_s), (Some(5), Some(7)));
+    }
+
+    #[test]
+    fn what_is_meant_for_cdns_takes_the_place_of_the_rest() {
+        let of = |lines: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.append(CACHE_CONTROL, HeaderValue::from_static("private, max-age=1"));
+            for line in lines {
+                headers.append(CDN_CACHE_CONTROL, HeaderValue::from_static(line));
+            }
+            ResponseDirectives::of(&headers)
+        };
+        let d = of(&["max-age=60", "must-revalidate"]);
+        assert!(d.targeted && d.must_revalidate && !d.private);
+        assert_eq!(d.max_age_s, Some(60));
+        let d = of(&[r#"no-cache="a, b";x=1, public, s-maxage=5, foo=bar"#]);
+        assert_eq!(d.unkept_fields, ["a", "b"]);
+        assert!(d.public && !d.no_cache && d.s_maxage_s == Some(5) && d.max_age_s.is_none());
+        // A value of another type: the directive is not there.
+        let d = of(&["max-age=\"60\", no-store=1, private=?0, no-cache"]);
+        assert!(d.targeted && d.no_cache && !d.no_store && !d.private && d.max_age_s.is_none());
+        assert_eq!(of(&["max-age=-1"]).max_age_s, Some(0));
+        // Not well-formed, or empty: as if it were not there.
+        for bad in ["", "Max-Age=60", "max-age=60,", "max-age= 60", "no-store, =1"] {
+            let d = of(&[bad]);
+            assert!(!d.targeted && d.private && d.max_age_s == Some(1), "{bad}");
+        }
     }
 
     #[test]

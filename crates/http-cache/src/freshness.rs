@@ -5,10 +5,11 @@
 //! (`corrected_age_value` of section 4.2.3): the upstream's clock never enters, so that a master
 //! whose clock is wrong neither ages nor rejuvenates its objects. `Expires` and `Last-Modified` are
 //! compared with the `Date` of the same response, which is the same clock. A response that seems to
-//! come from our own future (our clock was set back) is not fresh: it is asked for again.
+//! come from our own future (our clock was set back), or whose `Age` nobody can read, is not fresh: it
+//! is asked for again.
 
-use http::StatusCode;
 use http::header::{AGE, DATE, EXPIRES};
+use http::{HeaderMap, StatusCode};
 use model::Now;
 
 use crate::directives::ResponseDirectives;
@@ -20,6 +21,8 @@ use crate::validator::last_modified_s;
 const HEURISTIC_DIVISOR: u64 = 10;
 /// ... but for this many seconds at most.
 const HEURISTIC_MAX_S: u64 = 24 * 60 * 60;
+/// An error is not believed for longer than two equal ones in a row are, whatever its age.
+const HEURISTIC_ERROR_MAX_S: u64 = 30;
 /// How far our clock may go back before what was stored later is doubted.
 const CLOCK_BACK_MS: u64 = 5_000;
 
@@ -75,7 +78,8 @@ pub fn freshness(stored: &StoredHead, now: Now, policy: &Policy) -> Freshness {
     let d = ResponseDirectives::of(&stored.headers);
     let lifetime_s = lifetime_s(stored, &d);
     let age_s = age_s(stored, now);
-    let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < stored.response_ms;
+    let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < stored.response_ms
+        || upstream_age_s(&stored.headers).is_none();
     let fresh = lifetime_s > age_s && !doubtful;
     let stale_for_s = if fresh { 0 } else { age_s.saturating_sub(lifetime_s) };
     // These forbid staleness outright; s-maxage does so too (section 5.2.2.10), unless the same
@@ -118,15 +122,23 @@ pub(crate) fn is_understood(status: StatusCode) -> bool {
 
 /// Current age in seconds (RFC 9111 section 4.2.3).
 pub(crate) fn age_s(stored: &StoredHead, now: Now) -> u64 {
-    let first = stored.headers.get(AGE).map(|v| v.as_bytes());
-    // A list is not allowed, but of one the first counts; what is no number does not (section 5.1).
-    let upstream_s = first
-        .and_then(|v| v.split(|b| *b == b',').next())
-        .and_then(|v| seconds(v.trim_ascii()))
-        .unwrap_or(0);
+    let upstream_s = upstream_age_s(&stored.headers).unwrap_or(0);
     let delay_ms = stored.response_ms.saturating_sub(stored.request_ms);
     let resident_ms = now.wall_ms.saturating_sub(stored.response_ms);
     upstream_s.saturating_add(delay_ms.saturating_add(resident_ms) / 1000)
+}
+
+/// What `Age` says; `None` when nobody can tell: it is no number, or a hop doubled it, on two lines or
+/// as equal members of one. Of other lists the first member counts (RFC 9111 section 5.1). A cache may
+/// ignore an `Age` that is wrong, but then old things begin a new life at every hop that breaks it.
+fn upstream_age_s(headers: &HeaderMap) -> Option<u64> {
+    if !headers.contains_key(AGE) {
+        return Some(0);
+    }
+    let mut members =
+        single(headers, AGE)?.as_bytes().split(|b| *b == b',').map(<[u8]>::trim_ascii);
+    let first = members.next()?;
+    if members.any(|member| member == first) { None } else { seconds(first) }
 }
 
 /// Freshness lifetime in seconds (RFC 9111 section 4.2.1).
@@ -139,14 +151,16 @@ fn lifetime_s(stored: &StoredHead, d: &ResponseDirectives) -> u64 {
     }
     let date = single(&stored.headers, DATE).and_then(date_s).unwrap_or(stored.response_ms / 1000);
     // Of doubled lines the first counts; a date that is none means already expired (section 5.3).
-    if let Some(expires) = stored.headers.get(EXPIRES) {
+    if let Some(expires) = stored.headers.get(EXPIRES).filter(|_| !d.targeted) {
         return date_s(expires).map_or(0, |expires| expires.saturating_sub(date));
     }
     if !is_heuristic(stored.status) && !d.public {
         return 0;
     }
     let unchanged_s = last_modified_s(&stored.headers).map_or(0, |m| date.saturating_sub(m));
-    (unchanged_s / HEURISTIC_DIVISOR).min(HEURISTIC_MAX_S)
+    let is_error = stored.status.as_u16() >= 400;
+    let max_s = if is_error { HEURISTIC_ERROR_MAX_S } else { HEURISTIC_MAX_S };
+    (unchanged_s / HEURISTIC_DIVISOR).min(max_s)
 }
 
 /// Whether a status may be kept without being told so (RFC 9110 section 15.1).
@@ -205,6 +219,16 @@ mod tests {
         let moved = [("date", NOW), ("last-modified", "Thu, 31 Dec 2026 14:00:00 GMT")];
         let of = |status| freshness(&head(status, &moved), START, &Policy::default()).lifetime_s;
         assert_eq!((of(301), of(302), of(500)), (3600, 0, 0));
+        assert_eq!((of(404), of(410), of(405), of(501), of(403)), (30, 30, 30, 30, 0));
+        // What is meant for us counts, not Cache-Control and Expires.
+        let targeted = [
+            ("cdn-cache-control", "max-age=5"),
+            ("cache-control", "max-age=60"),
+            ("expires", "Fri, 01 Jan 2027 01:00:00 GMT"),
+        ];
+        assert_eq!(at(&targeted, 0).lifetime_s, 5);
+        let targeted = [("cdn-cache-control", "public"), targeted[1], targeted[2]];
+        assert_eq!(at(&targeted, 0).lifetime_s, 0);
     }
 
     #[test]
@@ -229,17 +253,26 @@ mod tests {
 
     #[test]
     fn age_fields_that_are_wrong() {
-        let cases: &[(Fields<'_>, u64)] = &[
-            (&[("age", "abc")], 0),
-            (&[("age", "-7200")], 0),
-            (&[("age", "7200.0")], 0),
-            (&[("age", "7200,0")], 7200),
-            (&[("age", "0, 7200")], 0),
-            (&[("age", "7200"), ("age", "0")], 7200),
-            (&[("age", "99999999999999999999")], 1 << 31),
+        let cases: &[(Fields<'_>, u64, bool)] = &[
+            (&[], 0, true),
+            (&[("age", "72")], 72, true),
+            (&[("age", "0, 7200")], 0, true),
+            (&[("age", "7200,0")], 7200, false),
+            (&[("age", "99999999999999999999")], 1 << 31, false),
+            // Nobody can tell: never fresh.
+            (&[("age", "abc")], 0, false),
+            (&[("age", "")], 0, false),
+            (&[("age", "-7200")], 0, false),
+            (&[("age", "72.0")], 0, false),
+            (&[("age", "72;foo=1")], 0, false),
+            (&[("age", "0, 0")], 0, false),
+            (&[("age", "72"), ("age", "0")], 0, false),
         ];
-        for (list, want) in cases {
-            assert_eq!(at(list, 0).age_s, *want, "{list:?}");
+        for (list, age_s, fresh) in cases {
+            let mut list = list.to_vec();
+            list.push(("cache-control", "max-age=3600"));
+            let f = at(&list, 0);
+            assert_eq!((f.age_s, f.fresh), (*age_s, *fresh), "{list:?}");
         }
     }
 

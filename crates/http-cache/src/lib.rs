@@ -26,9 +26,11 @@
 //! - An answer's `Content-Length` is the exact sum of its pieces.
 //!
 //! RFC 9110 (semantics), 9111 (caching), 5861 (stale-if-error, stale-while-revalidate), 8246
-//! (immutable), 8586 (CDN-Loop), 9209 (Proxy-Status), 9211 (Cache-Status), 9530 (digests).
+//! (immutable), 8586 (CDN-Loop), 9213
+//! (CDN-Cache-Control), 9209 (Proxy-Status), 9211 (Cache-Status), 9530 (digests).
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+mod dictionary;
 pub mod directives;
 pub mod errors;
 mod fields;

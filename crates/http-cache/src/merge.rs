@@ -4,7 +4,9 @@
 //! of it that says otherwise speaks of other bytes.
 
 use http::HeaderMap;
-use http::header::{AGE, CONTENT_ENCODING, DATE, ETAG, HeaderName, LAST_MODIFIED, SET_COOKIE};
+use http::header::{
+    AGE, CONTENT_ENCODING, CONTENT_RANGE, DATE, ETAG, HeaderName, LAST_MODIFIED, SET_COOKIE,
+};
 
 use crate::directives::ResponseDirectives;
 use crate::reply::Reply;
@@ -13,8 +15,11 @@ use crate::stored::StoredHead;
 use crate::validator::{EntityTag, last_modified_s};
 
 /// Fields that belong to the held bytes.
-const OF_THE_BYTES: [HeaderName; 4] = [
+const OF_THE_BYTES: [HeaderName; 7] = [
     CONTENT_ENCODING,
+    CONTENT_RANGE,
+    HeaderName::from_static("content-digest"),
+    HeaderName::from_static("content-md5"),
     ETAG,
     HeaderName::from_static("repr-digest"),
     HeaderName::from_static("digest"),
@@ -109,6 +114,8 @@ mod tests {
                 ("x-a", "3"),
                 ("content-length", "0"),
                 ("content-encoding", "gzip"),
+                ("content-range", "bytes 0-1/2"),
+                ("content-md5", "AAAA"),
                 ("content-type", "text/plain"),
                 ("repr-digest", "sha-256=:BBBB:"),
                 ("connection", "x-hop"),

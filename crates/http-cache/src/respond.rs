@@ -207,6 +207,7 @@ fn multipart(stored: &StoredHead, parts: &[Range<u64>], length: u64, now: Now) -
     pieces.push(Piece::Framing(format!("\r\n--{boundary}--\r\n").into()));
     let total = pieces.iter().try_fold(0u64, |sum, p| sum.checked_add(p.length()))?;
     let mut headers = partial_headers(stored);
+    headers.remove(CONTENT_RANGE);
     let kind = format!("multipart/byteranges; boundary={boundary}");
     headers.insert(CONTENT_TYPE, HeaderValue::from_str(&kind).ok()?);
     headers.insert(CONTENT_LENGTH, HeaderValue::from(total));

@@ -108,7 +108,9 @@ pub fn storable(
     check_permission(request, reply, &d)?;
     varying(reply.headers)?;
     let explicit = is_explicit(reply.headers, &d);
-    if reply.status.as_u16() >= 400 && !explicit {
+    let lifetime_s = freshness(&stored, reply.got, policy).lifetime_s;
+    // An error page that is as old as it says is no accident of a moment; any other may be.
+    if reply.status.as_u16() >= 400 && !explicit && lifetime_s == 0 {
         return Err(NoCache::Error);
     }
     if !explicit && !d.public && !is_heuristic(reply.status) {
@@ -117,7 +119,7 @@ pub fn storable(
     if reply.complete_length().is_none() {
         return Err(NoCache::LengthUnknown);
     }
-    if validator(&stored).is_none() && freshness(&stored, reply.got, policy).lifetime_s == 0 {
+    if validator(&stored).is_none() && lifetime_s == 0 {
         return Err(NoCache::NoValidator);
     }
     for name in &d.unkept_fields {
@@ -130,7 +132,8 @@ pub fn storable(
 
 /// Whether the reply says how long it may be used.
 pub(crate) fn is_explicit(headers: &HeaderMap, d: &ResponseDirectives) -> bool {
-    d.s_maxage_s.is_some() || d.max_age_s.is_some() || headers.contains_key(EXPIRES)
+    let expires = !d.targeted && headers.contains_key(EXPIRES);
+    d.s_maxage_s.is_some() || d.max_age_s.is_some() || expires
 }
 
 /// A final status that stands for something reusable. 416 and 304 speak of one request; a 206 must
@@ -276,8 +279,13 @@ mod tests {
             (304, &[FRESH], Some(Status)),
             (412, &[FRESH], Some(Status)),
             (416, &[FRESH], Some(Status)),
-            (404, &[LM], Some(Error)),
-            (404, &[("cache-control", "public"), LM], Some(Error)),
+            // For half a minute, as long as two equal ones.
+            (404, &[LM], None),
+            (404, &[("etag", "\"a\"")], Some(Error)),
+            (503, &[LM], Some(Error)),
+            (503, &[("cache-control", "public"), LM], None),
+            (200, &[("cdn-cache-control", "no-store"), FRESH], Some(NoStore)),
+            (200, &[("cache-control", "private"), ("cdn-cache-control", "max-age=60")], None),
             (404, &[FRESH], None),
             (503, &[FRESH], None),
             (503, &[], Some(Error)),

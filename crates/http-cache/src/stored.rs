@@ -22,9 +22,9 @@ const VERSION: u8 = 1;
 pub struct StoredHead {
     /// Status; a 206 is kept as the 200 that it is a part of.
     pub status: StatusCode,
-    /// End-to-end fields, without those that belong to one message only: `Content-Length`,
-    /// `Content-Range`, `Accept-Ranges`, `Trailer`, and `Alt-Svc`, which names the upstream's ports
-    /// and not ours.
+    /// End-to-end fields, without those that belong to one message only: `Content-Length`, the
+    /// `Content-Range` of a part (it says nothing on other statuses, RFC 9110 section 14.4),
+    /// `Accept-Ranges`, `Trailer`, and `Alt-Svc`, which names the upstream's ports and not ours.
     pub headers: HeaderMap,
     /// Unix time in milliseconds when it was asked for or last revalidated.
     pub request_ms: u64,
@@ -49,10 +49,14 @@ impl StoredHead {
     /// [`crate::storable()`].
     pub fn new(status: StatusCode, headers: &HeaderMap, request_ms: u64, response_ms: u64) -> Self {
         let mut headers = end_to_end(headers);
-        for name in [CONTENT_LENGTH, CONTENT_RANGE, ACCEPT_RANGES, TRAILER, ALT_SVC] {
+        for name in [CONTENT_LENGTH, ACCEPT_RANGES, TRAILER, ALT_SVC] {
             headers.remove(name);
         }
-        let status = if status == StatusCode::PARTIAL_CONTENT { StatusCode::OK } else { status };
+        let is_part = status == StatusCode::PARTIAL_CONTENT;
+        if is_part {
+            headers.remove(CONTENT_RANGE);
+        }
+        let status = if is_part { StatusCode::OK } else { status };
         Self { status, headers, request_ms, response_ms }
     }
 
