@@ -106,3 +106,38 @@ fn the_defaults_of_the_reference_page_are_those_of_the_code() {
     let all_down = String::from(admin::AllDown::default());
     assert_eq!(default("[project.NAME]", "all_down"), format!("`{all_down}`"));
 }
+
+#[test]
+fn the_recipes_for_package_repositories_load_and_match_what_they_mean() {
+    let page = std::fs::read_to_string(top("docs/edge.md")).unwrap();
+    let (_, rest) = page.split_once("## Index files of package repositories").unwrap();
+    let (_, rest) = rest.split_once("```toml\n").unwrap();
+    let recipes = rest.split("```").next().unwrap();
+    let mut text = String::from(
+        "[site.s]\n[node.n]\nsite = \"s\"\naddresses = [\"192.0.2.1\"]\n[pool]\np = { n = 1 }\n\
+         [map.default]\ndefault = [\"p\"]\n[zone.\"cdn.example\"]\nns = [\"ns.example.net\"]\n\
+         soa = { contact = \"noc.cdn.example\", negative_ttl_s = 60 }\n",
+    );
+    for name in ["debian", "fedora", "arch"] {
+        text.push_str(&format!(
+            "[project.{name}]\nname = \"{name}.cdn.example\"\nhosts = [\"{name}.example\"]\n\
+             map = \"default\"\n[project.{name}.master.m]\nurl = \"http://m.example\"\n"
+        ));
+    }
+    text.push_str(recipes);
+    let map = clean(admin::load(&[(PathBuf::from("recipes.toml"), text)]));
+    for (project, path, group) in [
+        ("debian", "/debian/dists/stable/InRelease", true),
+        ("debian", "/dists/stable/main/binary-amd64/Packages.xz", true),
+        ("debian", "/debian/dists/stable/main/binary-amd64/by-hash/SHA256/ab", false),
+        ("debian", "/debian/pool/main/h/hello.deb", false),
+        ("fedora", "/releases/43/os/repodata/repomd.xml.asc", true),
+        ("fedora", "/releases/43/os/Packages/hello.rpm", false),
+        ("arch", "/core/os/x86_64/core.db", true),
+        ("arch", "/core/os/x86_64/core.files.sig", true),
+        ("arch", "/core/os/x86_64/hello.pkg.tar.zst", false),
+    ] {
+        let policy = map.projects[project].policy(path);
+        assert_eq!(policy.is_some_and(|p| p.group.is_some()), group, "{project} {path}");
+    }
+}
