@@ -4,13 +4,14 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::path::Path;
 
 use model::ByteCount;
 use nodemap::{NodeMap, PathPolicy};
 use support::client::Reply;
 use support::content;
-use support::edge::{Edge, node_map};
+use support::edge::{Edge, HOST, node_map};
 use support::origin::{Item, Origin};
 
 /// Another edge: it gets the newest snapshot always.
@@ -19,9 +20,8 @@ const INDEX: &str = "/debian/dists/stable/InRelease";
 const PACKAGES: &str = "/debian/dists/stable/main/Packages.xz";
 
 /// A node map with one group on a grid of a second.
-fn map(masters: &[&Origin]) -> NodeMap {
-    let addresses: Vec<_> = masters.iter().map(|m| m.address).collect();
-    let mut map = node_map(1, &addresses);
+fn map(master: SocketAddr) -> NodeMap {
+    let mut map = node_map(1, &[master]);
     let policy = PathPolicy {
         glob: "**/dists/**".parse().unwrap(),
         ttl_s: Some(1),
@@ -36,7 +36,7 @@ fn map(masters: &[&Origin]) -> NodeMap {
 }
 
 async fn start(dir: &Path, master: &Origin) -> Edge {
-    Edge::with_map(dir, Some(map(&[master])), ByteCount(1 << 30)).await
+    Edge::with_map(dir, Some(map(master.address)), ByteCount(1 << 30)).await
 }
 
 /// Both files of a version, one after the other.
@@ -123,7 +123,7 @@ async fn answers_end_for_all_members_at_the_same_tick_and_say_where_they_come_fr
 }
 
 async fn rest(edge: &Edge, method: &str, path: &str) -> Reply {
-    support::client::fetch(edge.address, method, path, support::edge::HOST, &[]).await
+    support::client::fetch(edge.address, method, path, HOST, &[]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -191,7 +191,7 @@ async fn what_cannot_be_kept_goes_the_usual_way() {
 async fn a_hard_purge_does_not_wait_for_the_grid() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     publish(&master, 1);
-    let mut map = map(&[&master]);
+    let mut map = map(master.address);
     for project in map.map.projects.values_mut() {
         project.paths[0].ttl_s = Some(86_400);
     }
@@ -206,4 +206,40 @@ async fn a_hard_purge_does_not_wait_for_the_grid() {
         assert_eq!(version(&edge.get(path, &[]).await), 2, "{path}");
     }
     edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edges_behind_an_edge_show_its_snapshots() {
+    let dirs = [(); 3].map(|()| tempfile::tempdir().unwrap());
+    let master = Origin::start().await;
+    publish(&master, 1);
+    let parent = start(dirs[0].path(), &master).await;
+    let mut behind = map(parent.address);
+    for project in behind.map.projects.values_mut() {
+        for parent in project.masters.values_mut() {
+            parent.host = Some(HOST.to_owned());
+        }
+    }
+    let children = [
+        Edge::named("edge2", dirs[1].path(), behind.clone()).await,
+        Edge::named("edge3", dirs[2].path(), behind).await,
+    ];
+    for newest in 1..=3 {
+        publish(&master, newest);
+        for child in &children {
+            loop {
+                let index = version(&child.get(INDEX, &[EDGE]).await);
+                let packages = version(&child.get(PACKAGES, &[EDGE]).await);
+                assert!(packages >= index, "an index of {index} with packages of {packages}");
+                if index == newest {
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(master.sent(), 3 * 2 * 150_000, "each version came once");
+    for child in children {
+        child.stop().await;
+    }
+    parent.stop().await;
 }

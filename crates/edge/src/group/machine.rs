@@ -38,6 +38,8 @@ const RETRY_MS: u64 = 30_000;
 /// After so many rounds in a row in which the members never stood still, what the last pass found is
 /// better than what is ever older.
 const RESTLESS_ROUNDS_MAX: u32 = 3;
+/// The wall clock may be set while nothing is to be done.
+const SLEEP_MAX_MS: u64 = 60_000;
 /// Looks at members that new members may cost between two ticks: each costs one of all others.
 const LOOKS_MAX: usize = 2048;
 /// What a pass brought for one member.
@@ -347,7 +349,7 @@ impl<V: Clone + PartialEq> Group<V> {
     fn idle_ms(&self, now: Now) -> u64 {
         let tick_ms = self.grid.tick_ms(self.grid.epoch(now).saturating_add(1));
         let at_ms = self.retry_ms.map_or(tick_ms, |retry_ms| retry_ms.min(tick_ms));
-        at_ms.saturating_sub(now.wall_ms).clamp(1, self.grid.step_ms())
+        at_ms.saturating_sub(now.wall_ms).clamp(1, SLEEP_MAX_MS)
     }
 
     /// What the pass found, for each of its targets. What it says nothing of counts as not found.

@@ -97,6 +97,15 @@ impl Edge {
         Self::with_memory(dir, map, size, edge::params::FILL_MEMORY_DEFAULT).await
     }
 
+    /// An edge of another name, for one behind another.
+    pub async fn named(name: &str, dir: &Path, map: NodeMap) -> Self {
+        let context = Context { name: name.parse().unwrap(), ..context(dir) };
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let params = params(dir, ByteCount(1 << 30));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
     /// An edge with this node map, disk and memory.
     pub async fn with_memory(
         dir: &Path,
