@@ -172,6 +172,7 @@ pub(crate) struct Group<V> {
     restless_rounds: u32,
     kept: Option<Kept>,
     looks_left: usize,
+    is_full: bool,
 }
 
 impl<V: Clone + PartialEq> Group<V> {
@@ -188,7 +189,22 @@ impl<V: Clone + PartialEq> Group<V> {
             restless_rounds: 0,
             kept: None,
             looks_left: LOOKS_MAX,
+            is_full: false,
         }
+    }
+
+    /// The contents of the newest snapshot.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &V> {
+        let held = self.snapshots.newest().into_iter().flat_map(|s| s.members.values());
+        held.filter_map(|held| match held {
+            Held::Content(version) => Some(version),
+            Held::Missing(_) | Held::Apart(_) => None,
+        })
+    }
+
+    /// Whether its contents take all the room that there is: no further members then.
+    pub(crate) fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
     }
 
     /// For people.
@@ -239,6 +255,9 @@ impl<V: Clone + PartialEq> Group<V> {
 
     /// Makes a target a member, if there is room.
     fn admit(&mut self, epoch: u64, target: &Target) -> Result<(), &'static str> {
+        if self.is_full {
+            return Err("group-full");
+        }
         if self.members.len() >= MEMBERS_MAX {
             // What masters do not have makes room for what they may have.
             let newest = self.snapshots.newest_mut().ok_or("group-full")?;

@@ -336,6 +336,17 @@ fn members_are_bounded_and_forgotten() {
 }
 
 #[test]
+fn a_full_group_takes_no_further_members() {
+    let mut edge = Edge::new(60, 9);
+    let repository = Repository { changes_ms: vec![0], ..Repository::default() };
+    run(&mut edge, &repository, 1, 2, 0);
+    assert_eq!(edge.group.contents().copied().collect::<Vec<_>>(), [1, 1]);
+    edge.group.set_full(true);
+    assert_eq!(edge.group.handle_ask(at(5_000), None, &target("2")), Reply::Apart("group-full"));
+    assert!(matches!(edge.group.handle_ask(at(5_000), None, &target("1")), Reply::Serve(_)));
+}
+
+#[test]
 fn what_cannot_be_kept_stands_apart_until_the_tick() {
     let mut group: Group<usize> = Group::new(START, Grid::new(60));
     let odd = target("odd");
