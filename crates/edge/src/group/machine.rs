@@ -40,8 +40,8 @@ const RETRY_MS: u64 = 30_000;
 const RESTLESS_ROUNDS_MAX: u32 = 3;
 /// The wall clock may be set while nothing is to be done.
 const SLEEP_MAX_MS: u64 = 60_000;
-/// Looks at members that new members may cost between two ticks: each costs one of all others.
-const LOOKS_MAX: usize = 2048;
+/// Looks at members that new members may cost between two ticks.
+const LOOKS_MAX: usize = 4096;
 /// What a pass brought for one member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found<V> {
@@ -267,7 +267,8 @@ impl<V: Clone + PartialEq> Group<V> {
             newest.members.remove(&name);
             self.members.remove(&name);
         }
-        let looks = self.members.len().saturating_add(1);
+        // Twice: at once, and at the next beat.
+        let looks = self.members.len().saturating_mul(2).saturating_add(1);
         self.looks_left = self.looks_left.checked_sub(looks).ok_or("group-busy")?;
         let member = Member { target: target.clone(), asked_epoch: epoch };
         self.members.insert(target.as_str().to_owned(), member);
@@ -398,7 +399,12 @@ impl<V: Clone + PartialEq> Group<V> {
             }
             round.seen.clear();
         } else if contents(&versions) <= 1 || agree(&versions, &round.seen) {
-            return self.settle(now, round.epoch, versions);
+            let outcome = self.settle(now, round.epoch, versions);
+            if round.admits {
+                // Nobody had to wait for a beat: what was seen in the middle of a change shows then.
+                self.retry_ms = Some(self.grid.next_beat_ms(now));
+            }
+            return outcome;
         } else if round.passes >= PASSES_MAX {
             self.restless_rounds = self.restless_rounds.saturating_add(1);
             if self.restless_rounds >= RESTLESS_ROUNDS_MAX {
@@ -415,7 +421,7 @@ impl<V: Clone + PartialEq> Group<V> {
     }
 
     /// New members were looked at. Where others are held already (or several came together), these
-    /// must be found unchanged after them.
+    /// must be found unchanged after them: at once, because clients wait, and again at the next beat.
     fn handle_admission(
         &mut self,
         now: Now,
