@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use ipnet::IpNet;
+use model::Name;
+use rt::admin::AdminAddress;
 
 /// A content-delivery network for open-source downloads, in one program.
 ///
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show country and network of an address
     Lookup(LookupArgs),
+    /// Take content out of use on the edges before its time, and say what each of them did
+    Purge(PurgeArgs),
 }
 
 #[derive(Debug, Args)]
@@ -114,6 +118,42 @@ pub(crate) struct LookupArgs {
     pub(crate) json: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(
+    group(ArgGroup::new("source").required(true).args(["config", "maps", "node"])),
+    group(ArgGroup::new("what").required(true).multiple(true).args(["target", "project"])),
+    after_help = PURGE_HELP
+)]
+pub(crate) struct PurgeArgs {
+    /// http://HOST/PATH, or with --project a /PATH; with a * at its end all that begins so
+    #[arg(value_name = "URL")]
+    pub(crate) target: Option<String>,
+    /// All of this project, or of it the /PATH that is given
+    #[arg(long, value_name = "NAME")]
+    pub(crate) project: Option<Name>,
+    /// Let edges confirm what they hold before they use it again, instead of dropping it
+    #[arg(long)]
+    pub(crate) soft: bool,
+    /// Ask every edge what it would do, and change nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Every node of the node map of the host with this config file, and this host by its own [admin]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Every node of these admin maps, by its `admin` key
+    #[arg(long, value_name = "DIR")]
+    pub(crate) maps: Option<PathBuf>,
+    /// The node with this admin listener, http://HOST:PORT or unix:PATH; may be given more than once
+    #[arg(long, value_name = "ADMIN")]
+    pub(crate) node: Vec<AdminAddress>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const PURGE_HELP: &str = "Exit codes: 0 every node did it, 1 some did not (named, with the reason), \
+                          2 wrong usage.\nRead docs/purge.md before you purge a whole project.";
+
 /// Which databases to look into when no config file names them.
 #[derive(Debug, Args)]
 pub(crate) struct DatabaseArgs {
@@ -165,6 +205,30 @@ mod tests {
         assert!(parse(&["--config", "a", "--maps", "b"]).is_err());
         assert!(parse(&["--config", "a", "--country", "b"]).is_err());
         assert!(parse(&["--maps", "b", "--country", "b"]).is_ok());
+    }
+
+    #[test]
+    fn purge_names_what_and_where() {
+        let parse = |line: &str| {
+            let words = ["cacheboy", "purge"].into_iter().chain(line.split_whitespace());
+            Cli::try_parse_from(words).is_ok()
+        };
+        for good in [
+            "http://a/b --maps m",
+            "--project p --config c",
+            "/a* --project p --node http://a:1 --node unix:/b --soft --dry-run --json",
+        ] {
+            assert!(parse(good), "{good}");
+        }
+        for bad in [
+            "http://a/b",
+            "--maps m",
+            "http://a/b --maps m --config c",
+            "http://a/b --node a:1",
+            "--project P --maps m",
+        ] {
+            assert!(!parse(bad), "{bad}");
+        }
     }
 
     #[test]

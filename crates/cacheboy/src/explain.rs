@@ -51,7 +51,7 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
 }
 
 /// The node map that a host last took over, or published.
-fn running_map(config: &HostConfig) -> Result<NodeMap> {
+pub(crate) fn running_map(config: &HostConfig) -> Result<NodeMap> {
     let state_dir = &config.host.state_dir;
     let mut paths = Vec::new();
     if config.edge.is_some() || config.dns.is_some() {

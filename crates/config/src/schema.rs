@@ -46,7 +46,12 @@ pub(crate) const ROOT: Section = Section {
         key("host", "table", "required", "which host this is"),
         key("follow", "table", "required with `edge` or `dns`", "where the node map comes from"),
         key("location", "table", "none", "databases that say where a client address is"),
-        key("admin", "table", "no admin listener", "metrics and status of this host"),
+        key(
+            "admin",
+            "table",
+            "no admin listener",
+            "metrics and status of this host, and purging it",
+        ),
         key("edge", "table", "not played", "serves content to clients"),
         key("dns", "table", "not played", "answers DNS queries with the right nodes"),
         key("health", "table", "not played", "probes nodes and publishes the node map"),
@@ -106,7 +111,7 @@ pub(crate) const ADMIN: Section = Section {
         "listen",
         "`\"unix:PATH\"` or `\"127.0.0.1:PORT\"`",
         "required",
-        "where `/metrics` and `/status` are served; only a unix socket or a loopback address",
+        "where `/metrics`, `/status` and, on an edge, `/purge` are served; only a unix socket or a loopback address: who can connect may do all of it",
     )],
 };
 

@@ -1,5 +1,5 @@
 //! The admin listener: `/metrics`, `/status` and what roles do on request, on a unix socket or on
-//! loopback; and [`post`], which asks one.
+//! loopback; and [`post`], which asks one ([`AdminAddress`] says where).
 //!
 //! Who may connect may ask: the permissions of the socket, or of the machine, are the only ones.
 
@@ -20,12 +20,15 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::client::{self, GetError, Reply};
 use crate::listen::{self, ListenError};
 use crate::{Metrics, Shutdown};
+
+mod post;
+
+pub use post::{AddressError, AdminAddress, post};
 
 const JSON: &str = "application/json";
 /// Admin connections at a time; further ones wait.
@@ -105,15 +108,6 @@ pub enum AdminListen {
     Unix(PathBuf),
     /// A loopback address.
     Tcp(SocketAddr),
-}
-
-impl fmt::Display for AdminListen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "http://{address}"),
-        }
-    }
 }
 
 /// Why the admin listener could not start.
@@ -274,41 +268,11 @@ async fn act(request: Request<Incoming>, path: &str, status: &StatusBoard) -> (S
     }
 }
 
-/// Posts JSON to the admin listener at `to` and waits for the whole answer.
-///
-/// # Errors
-/// Nothing came back in time, or nothing that is HTTP.
-pub async fn post(
-    to: &AdminListen,
-    path: &str,
-    body: &Value,
-    timeout: Duration,
-) -> Result<Reply, GetError> {
-    let request = || {
-        let body = Full::new(Bytes::from(body.to_string()));
-        let request = Request::post(path).header(header::HOST, "admin");
-        request.header(header::CONTENT_TYPE, JSON).body(body)
-    };
-    let request = request().map_err(|_| GetError::Url(path.to_owned()))?;
-    let exchange = async {
-        let connecting = |source| GetError::Connect(to.to_string(), source);
-        let stream: Box<dyn Stream> = match to {
-            AdminListen::Unix(path) => {
-                Box::new(UnixStream::connect(path).await.map_err(connecting)?)
-            }
-            AdminListen::Tcp(address) => {
-                Box::new(TcpStream::connect(address).await.map_err(connecting)?)
-            }
-        };
-        client::exchange(stream, request, BODY_BYTES_MAX).await
-    };
-    tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(GetError::Timeout(timeout)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     #[tokio::test]
     async fn the_unix_socket_is_private_taken_once_and_answers() {
@@ -350,9 +314,9 @@ mod tests {
             (StatusCode::CREATED, json!({ "bytes": body.len() }))
         });
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-        let to = AdminListen::Tcp(free);
+        let to: AdminAddress = format!("http://localhost:{}/", free.port()).parse().unwrap();
         let shutdown = Shutdown::default();
-        start(to.clone(), Metrics::new(), status, shutdown.clone()).await.unwrap();
+        start(AdminListen::Tcp(free), Metrics::new(), status, shutdown.clone()).await.unwrap();
         let five = Duration::from_secs(5);
         let reply = post(&to, "/echo", &json!("abc"), five).await.unwrap();
         assert_eq!(reply.status, StatusCode::CREATED);

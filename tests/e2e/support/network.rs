@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{cacheboy, output, until};
@@ -89,6 +89,16 @@ map = "default"
 url = "http://NET.1:7082"
 "#;
 
+const HOSTS: [&str; 2] = ["one", "two"];
+
+fn spawn(dir: &Path, host: &str) -> Child {
+    let log = dir.join(format!("{host}.log"));
+    let log = fs::File::options().create(true).append(true).open(log).unwrap();
+    let mut command = cacheboy();
+    command.args(["run", "--end-with-parent", "--config"]).arg(dir.join(format!("{host}.toml")));
+    command.stderr(log).stdout(Stdio::null()).spawn().unwrap()
+}
+
 /// The running network; ends with this value.
 pub(crate) struct Network {
     dir: tempfile::TempDir,
@@ -112,21 +122,33 @@ impl Network {
         write("two.toml", SECOND);
         write("tree/.cacheboy-tree", "");
         write("tree/hello", "hello\n");
-        let hosts = ["one", "two"].map(|host| {
-            let log = fs::File::create(dir.path().join(format!("{host}.log"))).unwrap();
-            let mut command = cacheboy();
-            command.args(["run", "--end-with-parent", "--config"]);
-            command.arg(dir.path().join(format!("{host}.toml")));
-            command.stderr(log).stdout(Stdio::null()).spawn().unwrap()
-        });
-        let network = Self { dir, net, hosts: hosts.into() };
-        for edge in 0..2 {
-            let url = format!("http://{}/hello", network.edge(edge));
-            until("an edge serves", || {
-                output(Command::new("curl").args(["-s", &url])).out == "hello\n"
-            });
-        }
+        let hosts = HOSTS.map(|host| spawn(dir.path(), host)).into();
+        let network = Self { dir, net, hosts };
+        (0..2).for_each(|edge| network.wait_for(edge));
         network
+    }
+
+    /// Waits until an edge serves.
+    fn wait_for(&self, edge: usize) {
+        let url = format!("http://{}/hello", self.edge(edge));
+        until("an edge serves", || {
+            output(Command::new("curl").args(["-s", &url])).out == "hello\n"
+        });
+    }
+
+    /// Ends the host of an edge by a signal (`TERM`: with all it holds made durable) and starts it again.
+    pub(crate) fn restart(&mut self, edge: usize, signal: &str) {
+        let host = &mut self.hosts[edge];
+        let pid = host.id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+        host.wait().unwrap();
+        *host = spawn(self.dir.path(), HOSTS[edge]);
+        self.wait_for(edge);
+    }
+
+    /// Where configs and admin sockets lie, `one.toml`, `one.sock` and so on.
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
     }
 
     /// Where an edge serves: an even number is the first, an odd one the second.
