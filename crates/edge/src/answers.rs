@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use fill::Failure;
+use http::response::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_cache::hygiene::pass_response;
 use http_cache::status::PROXY_STATUS;
@@ -24,14 +25,18 @@ pub(crate) fn text(status: StatusCode, words: &str) -> Response<Body> {
     response
 }
 
+/// Seconds after which a client may ask again when this edge knows no projects yet.
+const NO_MAP_RETRY_S: u32 = 5;
+
+/// There is no node map yet: nobody knows what is served here, and that will not last.
+pub(crate) fn no_node_map() -> Response<Body> {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "no node map yet");
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(NO_MAP_RETRY_S));
+    response
+}
+
 /// An error about what stands behind us, with `Cache-Status` and `Proxy-Status`.
-/// `forward`: why it was asked.
-pub(crate) fn gateway_error(
-    edge: &Edge,
-    why: Failure,
-    master: &str,
-    forward: Forward,
-) -> Response<Body> {
+pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool) -> Response<Body> {
     let status =
         if why.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
     let words = match why {
@@ -39,6 +44,7 @@ pub(crate) fn gateway_error(
         _ => "no master of this content could be asked",
     };
     let mut response = text(status, words);
+    let forward = if held { Forward::Partial } else { Forward::UriMiss };
     let fwd_status = match why {
         Failure::Status(status) => StatusCode::from_u16(status).ok(),
         _ => None,
@@ -57,6 +63,14 @@ pub(crate) fn negative(edge: &Edge, status: StatusCode) -> Response<Body> {
     let mut response = text(status, "the masters of this content answered with this error lately");
     let cache_status = CacheStatus::hit().with_detail("negative");
     cache_status.add(response.headers_mut(), &edge.me);
+    response
+}
+
+/// CDN-Loop names us (RFC 8586).
+pub(crate) fn looped(edge: &Edge) -> Response<Body> {
+    let mut response = text(StatusCode::LOOP_DETECTED, "this request has been here before");
+    let value = proxy_status(&edge.me, ProxyError::ProxyLoopDetected, None, None);
+    response.headers_mut().append(PROXY_STATUS, value);
     response
 }
 
@@ -80,8 +94,21 @@ pub(crate) fn passed(
     method: &Method,
     cache_status: CacheStatus,
 ) -> Response<Body> {
-    let mut headers = pass_response(&answer.parts.headers, &edge.me);
-    let status = answer.parts.status;
+    let sent = edge.counters.sent.clone();
+    let body = Passing { reading: answer.body, sent };
+    streamed(edge, answer.parts, body, method, cache_status)
+}
+
+/// The same with a body of any source.
+pub(crate) fn streamed(
+    edge: &Edge,
+    parts: Parts,
+    body: impl Source,
+    method: &Method,
+    cache_status: CacheStatus,
+) -> Response<Body> {
+    let mut headers = pass_response(&parts.headers, &edge.me);
+    let status = parts.status;
     CacheStatus { fwd_status: Some(status), ..cache_status }.add(&mut headers, &edge.me);
     let length = headers
         .get(header::CONTENT_LENGTH)
@@ -90,12 +117,7 @@ pub(crate) fn passed(
     let bodyless = *method == Method::HEAD
         || status == StatusCode::NO_CONTENT
         || status == StatusCode::NOT_MODIFIED;
-    let body = if bodyless {
-        Body::empty()
-    } else {
-        let sent = edge.counters.sent.clone();
-        Body::stream(Passing { reading: answer.body, sent }, length)
-    };
+    let body = if bodyless { Body::empty() } else { Body::stream(body, length) };
     let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;

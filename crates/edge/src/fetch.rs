@@ -6,25 +6,25 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 use fill::{Failure, Geometry, MasterId, RunId};
 use http::{HeaderMap, StatusCode};
 use http_cache::errors::{Meaning, may_replace, meaning};
-use http_cache::hygiene::CDN_LOOP;
 use http_cache::{
-    ContentRange, NoCache, Policy, Request, Selecting, StoredHead, Target, asks_nothing_else,
-    merge_304, range_headers, same_representation, storable,
+    ContentRange, NoCache, Request, Selecting, StoredHead, Target, asks_nothing_else, merge_304,
+    range_headers, same_representation, storable,
 };
 use rt::clock;
 use store::Key;
 
 use crate::filling::{DISK_TROUBLE_MS, Filling, Reader};
-use crate::flight::{How, Outcome, Payload};
+use crate::flight::{Flight, How, Outcome, Payload};
 use crate::pour;
 use crate::project::Project;
 use crate::question::{Question, first_range};
-use crate::state::{Edge, Object};
+use crate::spool::{self, Draft, End};
+use crate::state::{BufferPermit, Edge, Object};
 use crate::upstream::Answer;
 use crate::variants::{self, Settled};
 
@@ -32,6 +32,8 @@ use crate::variants::{self, Settled};
 const PASS_MS: u64 = 60_000;
 /// The same for an answer that neither is kept nor replaces what is held: a refusal, another status.
 const PASS_OTHER_MS: u64 = 1000;
+/// How long others wait for the end of an answer whose length nobody knows.
+const GATHER_PATIENCE: Duration = Duration::from_secs(1);
 /// After a failed revalidation the next is tried this much later.
 const RETRY_MS: u64 = 1000;
 /// The same when a master said that the object is gone: removal needs it twice, 30 s apart.
@@ -52,15 +54,10 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     /// Those of its fields that masters are told.
     pub(crate) selecting: Selecting,
-    /// What the project says of the target.
-    pub(crate) policy: Policy,
     /// What is held and to be confirmed.
     pub(crate) held: Option<Arc<Object>>,
     /// Whether that may be served when nobody can be asked.
     pub(crate) stale_on_error: bool,
-    /// Something changed on the masters while it was under way: what it brings is confirmed before
-    /// others use it.
-    pub(crate) is_doubtful: Arc<AtomicBool>,
 }
 
 type Answered = (Outcome, Option<Payload>);
@@ -70,7 +67,6 @@ type Answered = (Outcome, Option<Payload>);
 enum Trouble {
     Silent(MasterId, Failure),
     Reply(Box<Answer>),
-    Refused(Box<Answer>),
     Gone(Box<Answer>),
 }
 
@@ -79,9 +75,7 @@ impl Trouble {
         match self {
             Self::Silent(_, Failure::Status(status)) => StatusCode::from_u16(*status).ok(),
             Self::Silent(..) => None,
-            Self::Reply(answer) | Self::Refused(answer) | Self::Gone(answer) => {
-                Some(answer.parts.status)
-            }
+            Self::Reply(answer) | Self::Gone(answer) => Some(answer.parts.status),
         }
     }
 
@@ -89,14 +83,14 @@ impl Trouble {
         match self {
             Self::Silent(..) => 0,
             Self::Reply(_) => 1,
-            Self::Refused(_) => 2,
-            Self::Gone(_) => 3,
+            Self::Gone(_) => 2,
         }
     }
 }
 
 /// Asks until something is known.
-pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
+/// `flight`: where who waits is told.
+pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answered {
     let mut question = Question {
         conditional: ask.held.is_some(),
         range: first_range(u64::from(edge.block_bytes), &ask.request),
@@ -141,16 +135,10 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
                 question.range = None;
                 tried.pop();
             }
-            // Some origins refuse what they do not have: S3 without the right to list.
-            Meaning::Refused if status == StatusCode::FORBIDDEN => {
-                ask.project.handle_ok(master);
-                note(&mut worst, Trouble::Refused(Box::new(answer)));
-            }
             Meaning::Good | Meaning::Refused => {
                 ask.project.handle_ok(master);
-                return accept(edge, &ask, &question, answer).await;
+                return accept(edge, &ask, &question, answer, flight).await;
             }
-            // Kept or not, another master may have it already: one that lags hides nothing.
             Meaning::Gone => {
                 ask.project.handle_ok(master);
                 note_error(edge, &ask, &answer);
@@ -165,10 +153,9 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask) -> Answered {
         }
     }
     match worst {
-        Some(Trouble::Refused(answer)) => accept(edge, &ask, &question, *answer).await,
         // All masters were asked: an error that says how long it lasts is kept.
         Some(Trouble::Gone(answer) | Trouble::Reply(answer)) if is_kept(&ask, &answer) => {
-            accept(edge, &ask, &question, *answer).await
+            accept(edge, &ask, &question, *answer, flight).await
         }
         worst => no_help(edge, &ask, worst),
     }
@@ -191,14 +178,12 @@ fn note(worst: &mut Option<Trouble>, trouble: Trouble) {
 /// Books an error answer against the key, unless it is one that can be kept.
 fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     let (now, status) = (clock::now(), answer.parts.status);
-    // Not either what may be an answer to this client's marks: it says nothing to others.
-    let is_own = status == StatusCode::LOOP_DETECTED && ask.headers.contains_key(CDN_LOOP);
-    if is_own || is_kept(ask, answer) {
+    if is_kept(ask, answer) {
         return;
     }
     edge.memos.update(&ask.key, |memo| {
         if ask.held.is_none() {
-            memo.errors.handle_error(now, status, &ask.policy);
+            memo.errors.handle_error(now, status);
         } else if let Some(master) = ask.project.masters.get(answer.master)
             && meaning(status) == Meaning::Gone
         {
@@ -232,13 +217,19 @@ fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
 fn is_kept(ask: &Ask, answer: &Answer) -> bool {
     let status = answer.parts.status;
     let fits = ask.held.as_ref().is_none_or(|held| may_replace(held.head.status, status));
-    fits && storable(&ask.request, &answer.reply(), &ask.policy).is_ok()
+    fits && storable(&ask.request, &answer.reply(), &ask.project.caching).is_ok()
 }
 
 /// An answer with something to give.
-async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer) -> Answered {
+async fn accept(
+    edge: &Arc<Edge>,
+    ask: &Ask,
+    question: &Question,
+    answer: Answer,
+    flight: &Flight,
+) -> Answered {
     let reply = answer.reply();
-    let head = match storable(&ask.request, &reply, &ask.policy) {
+    let head = match storable(&ask.request, &reply, &ask.project.caching) {
         Ok(head) => head,
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
@@ -253,7 +244,12 @@ async fn accept(edge: &Arc<Edge>, ask: &Ask, question: &Question, answer: Answer
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
     let Some((length, part)) = extent_of(&answer) else {
-        return refuse(edge, ask, question, answer, NoCache::LengthUnknown);
+        return match edge.try_buffer(&ask.project) {
+            Some(permit) if reply.status != StatusCode::PARTIAL_CONTENT => {
+                gather(edge, ask, (key, head), answer, permit, flight).await
+            }
+            _ => refuse(edge, ask, question, answer, NoCache::LengthUnknown),
+        };
     };
     if let Some(held) = &ask.held
         && held.key == key
@@ -300,6 +296,49 @@ fn extent_of(answer: &Answer) -> Option<(u64, Range<u64>)> {
     }
 }
 
+/// An answer whose length shows only at its end. Its client gets it as it comes; the others wait a
+/// moment for what becomes of it.
+async fn gather(
+    edge: &Arc<Edge>,
+    ask: &Ask,
+    (key, head): (Key, StoredHead),
+    answer: Answer,
+    permit: BufferPermit,
+    flight: &Flight,
+) -> Answered {
+    let (master, status) = (answer.master, answer.parts.status);
+    let draft = Draft {
+        project: Arc::clone(&ask.project),
+        target: ask.target.clone(),
+        key,
+        selecting: ask.selecting.clone(),
+        head,
+    };
+    let (tail, gathering) = spool::begin(edge, permit, draft, answer.body);
+    flight.stream(answer.parts, tail);
+    let now = clock::now();
+    let pass = |ms, why| edge.memos.update(&ask.key, |memo| memo.set_pass(now, ms, why));
+    match tokio::time::timeout(GATHER_PATIENCE, gathering).await {
+        Ok(Ok(End::Whole(Some(object)))) => {
+            edge.counters.fills.inc();
+            edge.memos.clear(&ask.key);
+            let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
+            return (Outcome::Ready(object, how, Some(status)), None);
+        }
+        Ok(Ok(End::Whole(None))) => pass(DISK_TROUBLE_MS, NoCache::Disk),
+        Ok(Ok(End::Long)) => {
+            if let Some(held) = &ask.held {
+                edge.discard(held);
+            }
+            pass(PASS_MS, NoCache::LengthUnknown);
+        }
+        Ok(Ok(End::Broken(why))) => ask.project.handle_failed(master, why, clock::now()),
+        // It may be kept yet; nobody waits for that.
+        Ok(Err(_)) | Err(_) => pass(PASS_OTHER_MS, NoCache::LengthUnknown),
+    }
+    (Outcome::Alone, None)
+}
+
 /// Makes a representation that the answer `from` a master begins. Its fill is there before anybody
 /// can find it: who found it first would ask for the blocks that are coming in (E2).
 async fn create(
@@ -313,16 +352,13 @@ async fn create(
     let (store, head_bytes) = (Arc::clone(edge.store(&key)), head.to_bytes());
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
     let (asked_key, selecting) = (ask.key, ask.selecting.clone());
-    let (filler, is_doubtful) = (Arc::clone(edge), Arc::clone(&ask.is_doubtful));
+    let filler = Arc::clone(edge);
     let creation = tokio::task::spawn_blocking(move || {
         store.create_with(key, head_bytes.clone(), length, |rep| {
             let rep = Arc::clone(rep);
             let object = Object { project, target, key, selecting, rep, head, head_bytes };
             filler.memos.clear(&asked_key);
             filler.memos.clear(&key);
-            if is_doubtful.load(Relaxed) {
-                filler.memos.update(&key, |memo| memo.suspect = true);
-            }
             Begun::new(&filler, Arc::new(object), from, part)
         })
     });
@@ -423,9 +459,7 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
         }
     }
     let payload = match worst {
-        Some(Trouble::Gone(answer) | Trouble::Refused(answer) | Trouble::Reply(answer)) => {
-            Payload::Reply(answer, "error")
-        }
+        Some(Trouble::Gone(answer) | Trouble::Reply(answer)) => Payload::Reply(answer, "error"),
         Some(Trouble::Silent(master, why)) => {
             let status = if why.is_timeout() {
                 StatusCode::GATEWAY_TIMEOUT
@@ -433,9 +467,7 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
                 StatusCode::BAD_GATEWAY
             };
             if ask.held.is_none() {
-                edge.memos.update(&ask.key, |memo| {
-                    memo.errors.handle_error(now, status, &ask.policy);
-                });
+                edge.memos.update(&ask.key, |memo| memo.errors.handle_error(now, status));
             }
             Payload::Failed(why, ask.project.master_name(master).to_owned())
         }

@@ -6,16 +6,17 @@
 //! asks anew (E4).
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::StatusCode;
+use http::response::Parts;
 use http_cache::NoCache;
 use store::Key;
 use tokio::sync::watch;
 
 use crate::fetch::{self, Ask};
 use crate::filling::Reader;
+use crate::spool::Tail;
 use crate::state::{Edge, Object};
 use crate::upstream::Answer;
 
@@ -39,6 +40,8 @@ pub(crate) enum Outcome {
     Alone,
     /// It is known now what the answer depends on: ask again.
     Again,
+    /// Not yet anything, but the one who began gets what comes in.
+    Streaming,
 }
 
 /// What a question brought to the one who began it.
@@ -48,6 +51,8 @@ pub(crate) enum Payload {
     Reader(Reader),
     /// A reply that is not kept.
     Reply(Box<Answer>, &'static str),
+    /// A reply that may yet be kept, as it comes in.
+    Stream(Box<Parts>, Tail),
     /// The client's own request is to be passed on.
     Pass(NoCache),
     /// No master answered; which one failed last, and how.
@@ -59,20 +64,38 @@ pub(crate) enum Payload {
 pub(crate) struct Flight {
     outcome: watch::Sender<Option<Outcome>>,
     payload: Mutex<Option<Payload>>,
-    /// The key of its target.
-    base: Key,
-    /// See [`Ask::is_doubtful`].
-    is_doubtful: Arc<AtomicBool>,
 }
 
 impl Flight {
     /// Waits for the answer.
     pub(crate) async fn outcome(&self) -> Outcome {
+        self.wait(|outcome| !matches!(outcome, Outcome::Streaming)).await
+    }
+
+    /// Waits for the answer or, for the one who began, for its beginning.
+    pub(crate) async fn beginning(&self) -> Outcome {
+        self.wait(|_| true).await
+    }
+
+    async fn wait(&self, is_it: impl Fn(&Outcome) -> bool) -> Outcome {
         let mut outcome = self.outcome.subscribe();
         // The sender lives in `self`, so the channel cannot close under the wait.
-        match outcome.wait_for(Option::is_some).await {
+        match outcome.wait_for(|known| known.as_ref().is_some_and(&is_it)).await {
             Ok(outcome) => outcome.clone().unwrap_or(Outcome::Alone),
             Err(_) => Outcome::Alone,
+        }
+    }
+
+    /// Gives the one who began what comes in, before it is known what becomes of it.
+    pub(crate) fn stream(&self, parts: Parts, tail: Tail) {
+        self.leave(Some(Payload::Stream(Box::new(parts), tail)));
+        self.outcome.send_replace(Some(Outcome::Streaming));
+    }
+
+    fn leave(&self, payload: Option<Payload>) {
+        if let Some(payload) = payload {
+            let mut place = self.payload.lock().unwrap_or_else(PoisonError::into_inner);
+            *place = Some(payload);
         }
     }
 
@@ -101,18 +124,6 @@ impl Flights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What questions about a target under way bring is for those who wait for it, and for nobody
-    /// later: they may have been asked before something changed.
-    pub(crate) fn doubt(&self, base: &Key) {
-        self.lock().retain(|_, flight| {
-            let is_doubtful = flight.base == *base;
-            if is_doubtful {
-                flight.is_doubtful.store(true, Relaxed);
-            }
-            !is_doubtful
-        });
-    }
-
     /// Questions in flight.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
@@ -139,24 +150,13 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
     if !same {
         return Seat::Stale;
     }
-    let flight = Arc::new(Flight {
-        outcome: watch::Sender::new(None),
-        payload: Mutex::new(None),
-        base: ask.base,
-        is_doubtful: Arc::clone(&ask.is_doubtful),
-    });
+    let flight = Arc::new(Flight { outcome: watch::Sender::new(None), payload: Mutex::new(None) });
     flights.insert(key, Arc::clone(&flight));
     drop(flights);
     let landing = Landing { edge: Arc::clone(edge), key, flight: Arc::clone(&flight) };
     tokio::spawn(async move {
-        let (outcome, payload) = fetch::fetch(&landing.edge, ask).await;
-        if let Outcome::Ready(object, ..) = &outcome
-            && landing.flight.is_doubtful.load(Relaxed)
-        {
-            // Should the task not run, the process ends.
-            let _ = landing.edge.discarding(&object.key, Arc::clone(&object.rep)).await;
-        }
-        *landing.flight.payload.lock().unwrap_or_else(PoisonError::into_inner) = payload;
+        let (outcome, payload) = fetch::fetch(&landing.edge, ask, &landing.flight).await;
+        landing.flight.leave(payload);
         landing.land(outcome);
     });
     Seat::First(flight)
@@ -178,7 +178,7 @@ impl Landing {
         }
         drop(flights);
         self.flight.outcome.send_if_modified(|known| {
-            let unsent = known.is_none();
+            let unsent = matches!(known, None | Some(Outcome::Streaming));
             if unsent {
                 *known = Some(outcome);
             }

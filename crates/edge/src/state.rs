@@ -9,7 +9,6 @@ use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_header
 use rt::{Shutdown, clock};
 use store::{Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::JoinHandle;
 
 use crate::complaints::Complaints;
 use crate::counters::Counters;
@@ -90,6 +89,13 @@ impl Edge {
         };
         let of_all = Arc::clone(&self.buffers).acquire_owned().await.ok()?;
         Some(BufferPermit { _of_project: of_project, _of_all: of_all })
+    }
+
+    /// A block buffer, if there is one now.
+    pub(crate) fn try_buffer(&self, project: &Project) -> Option<BufferPermit> {
+        let of_project = Arc::clone(&project.buffers).try_acquire_owned().ok()?;
+        let of_all = Arc::clone(&self.buffers).try_acquire_owned().ok()?;
+        Some(BufferPermit { _of_project: Some(of_project), _of_all: of_all })
     }
 
     /// Something of a project could not be stored: that costs hits, so operators should know.
@@ -177,26 +183,10 @@ impl Edge {
         self.stores.of(key)
     }
 
-    /// What is held of a target, or comes in for it now, is not used for requests from here on. With
-    /// the record of its variants these go too.
-    pub(crate) async fn invalidate(&self, base: &Key) {
-        self.flights.doubt(base);
-        if let Some(rep) = self.store(base).get(base) {
-            // Should the task not run, the process ends.
-            let _ = self.discarding(base, rep).await;
-        }
-        self.memos.clear(base);
-    }
-
     /// Makes a representation invisible, off the workers.
     pub(crate) fn discard(&self, object: &Object) {
-        drop(self.discarding(&object.key, Arc::clone(&object.rep)));
-    }
-
-    /// The same, to be waited for; whether it was visible.
-    pub(crate) fn discarding(&self, key: &Key, rep: Arc<Representation>) -> JoinHandle<bool> {
-        let store = Arc::clone(self.store(key));
-        tokio::task::spawn_blocking(move || store.discard(&rep))
+        let (store, rep) = (Arc::clone(self.store(&object.key)), Arc::clone(&object.rep));
+        drop(tokio::task::spawn_blocking(move || store.discard(&rep)));
     }
 }
 

@@ -38,7 +38,7 @@ pub enum NoCache {
     Error,
     /// Neither validator nor lifetime: could never be used again.
     NoValidator,
-    /// The length is not known beforehand.
+    /// The length is not known beforehand, and it does not end soon.
     LengthUnknown,
     /// The disk of the cache cannot take it now.
     Disk,
@@ -109,16 +109,15 @@ pub fn storable(
     varying(reply.headers)?;
     let explicit = is_explicit(reply.headers, &d);
     let lifetime_s = freshness(&stored, reply.got, policy).lifetime_s;
-    // An error page that is as old as it says is no accident of a moment; any other may be, whatever
-    // lifetime the project gives to those that last.
-    let is_error = reply.status.as_u16() >= 400;
-    if is_error && !explicit && freshness(&stored, reply.got, &policy.lenient()).lifetime_s == 0 {
+    // An error page that is as old as it says is no accident of a moment; any other may be.
+    if reply.status.as_u16() >= 400 && !explicit && lifetime_s == 0 {
         return Err(NoCache::Error);
     }
     if !explicit && !d.public && !is_heuristic(reply.status) {
         return Err(NoCache::Status);
     }
-    if reply.complete_length().is_none() {
+    // Of a part the rest must be asked for; a whole of unknown length may end soon enough.
+    if reply.status == StatusCode::PARTIAL_CONTENT && reply.complete_length().is_none() {
         return Err(NoCache::LengthUnknown);
     }
     if validator(&stored).is_none() && lifetime_s == 0 {
@@ -298,10 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn length_must_be_known() {
+    fn a_whole_may_be_of_any_length() {
         let headers = fields(&[("cache-control", "max-age=60")]);
-        let got = storable(&ask(&[]), &reply(200, &headers), &Policy::default());
-        assert_eq!(got.unwrap_err(), NoCache::LengthUnknown);
+        assert!(storable(&ask(&[]), &reply(200, &headers), &Policy::default()).is_ok());
         assert!(storable(&ask(&[]), &reply(204, &headers), &Policy::default()).is_ok());
     }
 

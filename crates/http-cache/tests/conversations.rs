@@ -126,8 +126,6 @@ impl Edge {
         match name {
             "reload_min_age_s" => self.policy.reload_min_age_s = n,
             "stale_while_revalidate_s" => self.policy.stale_while_revalidate_s = n,
-            "ttl_s" => self.policy.ttl_s = Some(n),
-            "negative_ttl_s" => self.policy.negative_ttl_s = Some(n),
             _ => return Err(format!("no policy is called {name}")),
         }
         Ok(())
@@ -204,7 +202,7 @@ impl Edge {
         let (stored, length) = self.current()?;
         status.ttl_s = Some(freshness(stored, self.now, &self.policy).ttl_s());
         let plan = respond(&self.asking()?.request, stored, *length, self.now);
-        self.answer = Some(plan.by_cache(stored, self.now, &self.policy, &self.me, &status).into());
+        self.answer = Some(plan.by_cache(stored, self.now, &self.me, &status).into());
         Ok(())
     }
 
@@ -309,7 +307,9 @@ impl Edge {
                 key
             }
         };
-        let length = reply.complete_length().ok_or("kept without a length")?;
+        let Some(length) = reply.complete_length() else {
+            return self.pass_on(reply, "gathered");
+        };
         self.held.insert(key, (stored, length));
         self.asking.as_mut().ok_or("nobody asks")?.key = key;
         self.finish("kept", Some(self.forwarded(reply, true)?))
@@ -331,11 +331,7 @@ impl Edge {
                 self.pass_on(reply, "not kept held-is-better")
             }
             Err(why) => {
-                self.errors.entry(key).or_default().handle_error(
-                    self.now,
-                    reply.status,
-                    &self.policy,
-                );
+                self.errors.entry(key).or_default().handle_error(self.now, reply.status);
                 self.pass_on(reply, &format!("not kept {why}"))
             }
         }

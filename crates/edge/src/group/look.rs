@@ -10,6 +10,7 @@ use fill::Failure;
 use http::{HeaderMap, Method, StatusCode, Uri};
 use http_cache::errors::{Meaning, meaning};
 use http_cache::{Request, Target, Validator, key, validator};
+use rt::clock;
 use store::Key;
 
 use super::machine::Found;
@@ -87,9 +88,15 @@ pub(crate) async fn look(
                 Some(Payload::Reply(answer, word)) => return replied(answer.parts.status, word),
                 Some(Payload::Pass(word)) => return Found::Is(Held::Apart(word.as_str())),
                 Some(Payload::Failed(..)) => return Found::Away,
+                // It was too long, or broke off.
+                Some(Payload::Stream(..)) => {
+                    let key = Key(key(&project.name, target));
+                    let passed = edge.memos.get(&key).pass(clock::now());
+                    return passed.map_or(Found::Away, |w| Found::Is(Held::Apart(w.as_str())));
+                }
                 Some(Payload::Reader(_)) | None => {}
             },
-            Outcome::Again => {}
+            Outcome::Again | Outcome::Streaming => {}
         }
     }
     Found::Away
@@ -108,12 +115,10 @@ fn ask(edge: &Edge, project: &Arc<Project>, target: &Target) -> Option<Ask> {
         base,
         key: seen.key,
         request,
-        policy: project.rules(target).policy,
         headers,
         selecting: seen.selecting,
         held: seen.object.map(Arc::new),
         stale_on_error: true,
-        is_doubtful: Arc::default(),
     })
 }
 
