@@ -39,6 +39,9 @@ pub trait Disk: Send + Sync {
     fn write_all_at(&self, file: &File, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Makes the file `len` bytes long; new bytes are a hole.
     fn set_len(&self, file: &File, len: u64) -> io::Result<()>;
+    /// Gives the bytes `offset..offset + len` of a file back to the file system; they then read as
+    /// zeros. An error of kind `Unsupported`: this file system cannot.
+    fn punch(&self, file: &File, offset: u64, len: u64) -> io::Result<()>;
     /// Makes the content of one file durable.
     fn sync(&self, file: &File) -> io::Result<()>;
     /// Makes everything written and named so far durable. An error means that something of it

@@ -1,7 +1,8 @@
 //! Making what was stored durable, in rounds:
 //!
 //! 1. metadata of all that has changed is written under temporary names; what has none in place
-//!    yet gets it at once, so that a kill from here on costs nothing;
+//!    yet gets it at once, and packed objects with a new head get a new record; then the changes of
+//!    the index are appended to its log, so that a kill from here on costs nothing;
 //! 2. everything is synced in one call, which a thousand small objects need as badly as one large;
 //! 3. metadata that replaces older is put in place, and that is synced too.
 //!
@@ -14,19 +15,21 @@
 //! A failed sync leaves all blocks written since the last one in doubt (the kernel drops pages it
 //! could not write): their representations are discarded. What else fails is tried again.
 
-use std::fs::File;
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::atomic::Ordering::Relaxed;
 
+use crate::entry::Change;
+use crate::file_body::FileBody;
+use crate::index::Spot;
 use crate::names::{Part, Place};
-use crate::representation::Representation;
+use crate::representation::{Body, Representation};
 use crate::shared::{Shared, lock, units};
 use crate::store::Store;
 
-/// A representation whose metadata is on its way. Not held on to: it may be evicted meanwhile, and
-/// its files are then gone or go with it.
+/// A representation with its own file whose metadata is on its way. Not held on to: it may be evicted
+/// meanwhile, and its files are then gone or go with it.
 struct Written {
-    rep: Weak<Representation>,
+    place: Place,
     /// Whether it has blocks that are not durable.
     new_blocks: bool,
     /// Whether its temporary metadata waits to be put in place.
@@ -34,8 +37,8 @@ struct Written {
 }
 
 impl Store {
-    /// Makes everything stored before the call durable, and takes away the files of what is no
-    /// longer used. To be called each second. Blocks.
+    /// Makes everything stored before the call durable, takes away the files of what is no longer
+    /// used, and lets go of memory. To be called each second. Blocks.
     pub fn flush(&self) {
         let shared = &self.shared;
         let _flushing = lock(&shared.flushing);
@@ -44,21 +47,39 @@ impl Store {
         let dirty = shared.take_dirty();
         let mut written: Vec<Written> =
             dirty.into_iter().filter_map(|place| write_one(shared, place)).collect();
+        let _ = shared.make_log_room();
+        let _ = shared.write_log();
+        let arrivals = shared.arrivals();
         if !sync(shared, &written) {
             return;
         }
-        for Written { rep, .. } in written.iter_mut().filter(|written| written.waits) {
-            refer(shared, rep, |rep| put_in_place(shared, rep));
+        let departures = shared.confirm_moves(arrivals);
+        for Written { place, .. } in written.iter_mut().filter(|written| written.waits) {
+            refer(shared, *place, |rep, body| put_in_place(shared, rep, body));
         }
-        sync(shared, &[]);
+        let is_whole = matches!(shared.write_log(), Ok(true));
+        if sync(shared, &[]) {
+            if is_whole {
+                shared.end_moves(departures);
+            }
+            shared.tend_log();
+            shared.sweep_some();
+        }
+        shared.trim_memory();
     }
 }
 
-/// Does something with a representation unless it is gone.
-fn refer(shared: &Shared, rep: &Weak<Representation>, with: impl FnOnce(&Representation)) {
+/// Does something with a visible representation that has its own file, unless it is gone.
+fn refer(
+    shared: &Shared,
+    place: Place,
+    with: impl FnOnce(&std::sync::Arc<Representation>, &FileBody),
+) {
     let _referring = lock(&shared.referring);
-    if let Some(rep) = rep.upgrade() {
-        with(&rep);
+    if let Some(rep) = shared.live.of(place)
+        && let Some(body) = rep.file_body()
+    {
+        with(&rep, body);
     }
 }
 
@@ -66,55 +87,76 @@ fn refer(shared: &Shared, rep: &Weak<Representation>, with: impl FnOnce(&Represe
 /// is marked again and still returned: its blocks take part in the sync.
 fn write_one(shared: &Shared, place: Place) -> Option<Written> {
     let _referring = lock(&shared.referring);
-    let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned()?;
-    let (meta, new_blocks) = rep.take_dirty();
+    let rep = shared.live.of(place)?;
+    let body = match &rep.body {
+        Body::File(body) => body,
+        Body::Packed(body) => {
+            rep.clear_dirty();
+            if rep.repack(body).is_err() {
+                rep.mark_dirty();
+            }
+            return None;
+        }
+    };
+    let (meta, new_blocks) = rep.take_dirty(body);
+    let mut written = Written { place, new_blocks, waits: false };
     let image = meta.encode();
-    let mut written = Written { rep: Arc::downgrade(&rep), new_blocks, waits: false };
-    let Ok(reserved) = rep.reserve_temp(units(u64::try_from(image.len()).unwrap_or(u64::MAX)))
-    else {
+    let more = body.temp_wanted(units(u64::try_from(image.len()).unwrap_or(u64::MAX)));
+    if shared.reserve_referring(more).is_err() {
         rep.mark_dirty();
         return Some(written);
-    };
-    let path = place.path(Part::MetaTemp);
-    match shared.with_file_to_spare(|| shared.disk.create(&path)) {
-        Ok(file) => {
-            written.waits = write_temp(shared, &rep, &file, &image);
-            if written.waits && !rep.is_published() {
-                written.waits = false;
-                put_in_place(shared, &rep);
-            }
-        }
-        Err(error) => {
-            shared.refused("create a file", error);
-            rep.release_temp(reserved);
-            rep.mark_dirty();
+    }
+    body.add_temp(more);
+    if write_temp(shared, &rep, body, &image, more) {
+        if body.is_published() {
+            written.waits = true;
+        } else {
+            put_in_place(shared, &rep, body);
         }
     }
     Some(written)
 }
 
-fn write_temp(shared: &Shared, rep: &Representation, file: &File, image: &[u8]) -> bool {
-    let written = shared.disk.write_all_at(file, image, 0);
-    written.map_err(|error| try_again(shared, rep, error)).is_ok()
+/// Writes a temporary metadata file, for which room is reserved. `false`: refused, and to be tried
+/// again.
+fn write_temp(
+    shared: &Shared,
+    rep: &Representation,
+    body: &FileBody,
+    image: &[u8],
+    reserved: u64,
+) -> bool {
+    let path = rep.place().path(Part::MetaTemp);
+    let file = match shared.with_file_to_spare(|| shared.disk.create(&path)) {
+        Ok(file) => file,
+        Err(error) => {
+            shared.refused("create a file", error);
+            shared.release(body.take_temp(reserved));
+            rep.mark_dirty();
+            return false;
+        }
+    };
+    let written = shared.disk.write_all_at(&file, image, 0);
+    written.map_err(|error| try_again(shared, rep, body, error)).is_ok()
 }
 
-fn put_in_place(shared: &Shared, rep: &Representation) {
-    match rep.publish() {
-        Ok(true) => {}
-        Ok(false) => drop_temp(shared, rep),
-        Err(error) => try_again(shared, rep, error),
+fn put_in_place(shared: &Shared, rep: &Representation, body: &FileBody) {
+    match rep.publish(body) {
+        Ok(true) => shared.note_units(rep, body),
+        Ok(false) => drop_temp(shared, rep, body),
+        Err(error) => try_again(shared, rep, body, error),
     }
 }
 
-fn try_again(shared: &Shared, rep: &Representation, error: io::Error) {
+fn try_again(shared: &Shared, rep: &Representation, body: &FileBody, error: io::Error) {
     shared.refused("write metadata", error);
-    drop_temp(shared, rep);
+    drop_temp(shared, rep, body);
     rep.mark_dirty();
 }
 
-fn drop_temp(shared: &Shared, rep: &Representation) {
+fn drop_temp(shared: &Shared, rep: &Representation, body: &FileBody) {
     match shared.remove_file(rep.place(), Part::MetaTemp) {
-        Ok(()) => rep.release_temp(u64::MAX),
+        Ok(()) => shared.release(body.take_temp(u64::MAX)),
         Err(error) => {
             // It stays counted; the next attempt overwrites it.
             shared.refused("remove a file", error);
@@ -122,32 +164,113 @@ fn drop_temp(shared: &Shared, rep: &Representation) {
     }
 }
 
+impl Shared {
+    /// Writes down in the index what the files of a representation are counted with.
+    pub(crate) fn note_units(&self, rep: &Representation, body: &FileBody) {
+        let spot = Spot::File { units: body.units() };
+        let mut index = self.index_mut();
+        if index.move_to(rep.place(), spot) {
+            self.note(Change::At(rep.place(), spot));
+        }
+    }
+
+    /// Writes metadata down and puts it in place at once, with room that is kept for making room.
+    pub(crate) fn write_meta_now(
+        &self,
+        rep: &Representation,
+        body: &FileBody,
+        blocks: Vec<Option<u32>>,
+    ) -> bool {
+        let image = rep.meta(blocks).encode();
+        let more = body.temp_wanted(units(u64::try_from(image.len()).unwrap_or(u64::MAX)));
+        if !self.reserve_spare(more) {
+            return false;
+        }
+        body.add_temp(more);
+        if !write_temp(self, rep, body, &image, more) {
+            return false;
+        }
+        put_in_place(self, rep, body);
+        !rep.is_dirty()
+    }
+
+    /// Makes what was moved durable outside a flush, so that its old segments may go. What has
+    /// failed is left to the next flush.
+    pub(crate) fn settle_moves(&self) -> bool {
+        let arrivals = self.arrivals();
+        if !self.sync_or_tell() {
+            return false;
+        }
+        let departures = self.confirm_moves(arrivals);
+        if !matches!(self.write_whole_log(), Ok(true)) || !self.sync_or_tell() {
+            return false;
+        }
+        self.end_moves(departures);
+        true
+    }
+
+    fn sync_or_tell(&self) -> bool {
+        let synced = self.disk.sync_all();
+        if let Err(error) = synced {
+            self.refused("make files durable", error);
+            self.sync_failed.store(true, Relaxed);
+            self.note_changed();
+            return false;
+        }
+        true
+    }
+
+    /// Lets go of what nobody asked for lately when the memory is used up.
+    pub(crate) fn trim_memory(&self) {
+        let trimmed = self.live.trim();
+        if !trimmed.left.is_empty() {
+            let mut index = self.index_mut();
+            for (place, used, verified) in trimmed.left {
+                index.note(place, used, verified);
+            }
+        }
+        for place in trimmed.lost {
+            self.drop_idle(place);
+        }
+    }
+}
+
 /// Makes everything durable if anything has changed; `false`: what was in doubt is gone.
 fn sync(shared: &Shared, written: &[Written]) -> bool {
-    if !shared.take_renamed() && written.is_empty() {
+    let has_failed = shared.sync_failed.swap(false, Relaxed);
+    if !shared.take_changed() && written.is_empty() && !has_failed {
         return true;
     }
-    let Err(error) = shared.disk.sync_all() else { return true };
-    shared.refused("make files durable", error);
-    shared.note_renamed();
-    for Written { rep, new_blocks, waits } in written {
-        refer(shared, rep, |rep| {
-            if *new_blocks || rep.is_unsynced() {
-                lose(shared, rep);
-            } else {
+    let packed = shared.take_unsynced();
+    let synced = shared.disk.sync_all();
+    if synced.is_ok() && !has_failed {
+        return true;
+    }
+    if let Err(error) = synced {
+        shared.refused("make files durable", error);
+    }
+    shared.note_changed();
+    shared.log.doubt();
+    for place in packed.into_iter().chain(shared.take_unsynced()) {
+        lose(shared, place);
+    }
+    for Written { place, new_blocks, waits } in written {
+        refer(shared, *place, |rep, body| {
+            if *waits {
+                drop_temp(shared, rep, body);
+            }
+            if !*new_blocks && !body.is_unsynced() {
                 rep.mark_dirty();
             }
-            if *waits {
-                drop_temp(shared, rep);
-            }
         });
+        if *new_blocks {
+            lose(shared, *place);
+        }
     }
     // Blocks written while this flush ran may be among the lost ones.
     for place in shared.take_dirty() {
-        let _referring = lock(&shared.referring);
-        let rep = shared.index().get(&place.key).filter(|rep| rep.place() == place).cloned();
-        match rep {
-            Some(rep) if rep.is_unsynced() => lose(shared, &rep),
+        match shared.live.of(place) {
+            Some(rep) if rep.file_body().is_some_and(FileBody::is_unsynced) => lose(shared, place),
             Some(_) => shared.note_dirty(place),
             None => {}
         }
@@ -155,7 +278,11 @@ fn sync(shared: &Shared, written: &[Written]) -> bool {
     false
 }
 
-fn lose(shared: &Shared, rep: &Representation) {
-    shared.discard(rep.place());
-    rep.lose_all();
+fn lose(shared: &Shared, place: Place) {
+    let _referring = lock(&shared.referring);
+    let rep = shared.live.of(place);
+    shared.discard(place);
+    if let Some(rep) = rep {
+        rep.lose_all();
+    }
 }

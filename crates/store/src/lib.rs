@@ -30,15 +30,28 @@
 #![warn(clippy::indexing_slicing)]
 
 pub mod disk;
+mod entry;
+mod evict;
+mod file_body;
 mod flush;
 mod index;
+mod live;
+mod load;
+mod log;
 mod meta;
+mod moves;
 mod names;
+mod packed;
+mod record;
 mod recover;
 mod representation;
+mod scrub;
+mod segments;
 mod shared;
 mod sieve;
 mod store;
+mod sweep;
+mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -50,8 +63,10 @@ mod room;
 mod tests;
 
 pub use disk::{Disk, Entry, Lock};
+pub use load::Held;
 pub use names::Key;
 pub use recover::OpenError;
 pub use representation::{Extent, Representation};
+pub use scrub::Scrubbed;
 pub use shared::WriteError;
 pub use store::{Params, Store, Usage};

@@ -13,7 +13,7 @@ pub(crate) const META_MAGIC: [u8; 8] = *b"CBrepr\r\n";
 /// First bytes of the marker file.
 pub(crate) const MARKER_MAGIC: [u8; 8] = *b"CBstor\r\n";
 /// Version of both formats.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// Bytes of a head at most.
 pub(crate) const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// Allocation unit that block sizes are multiples of and that room is counted in.
@@ -161,7 +161,7 @@ pub(crate) enum Broken {
     Length,
 }
 
-fn seal(out: &mut Vec<u8>) {
+pub(crate) fn seal(out: &mut Vec<u8>) {
     let crc = crc32c::crc32c(out);
     out.extend_from_slice(&crc.to_le_bytes());
 }
@@ -175,7 +175,7 @@ fn unseal(bytes: &[u8]) -> Result<&[u8], Broken> {
     }
 }
 
-fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Broken> {
+pub(crate) fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Broken> {
     let (field, after) = rest.split_first_chunk::<N>().ok_or(Broken::Length)?;
     *rest = after;
     Ok(*field)
@@ -212,7 +212,7 @@ mod tests {
     fn test_vectors() {
         let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
         let page = include_str!("../../../docs/formats/store.md");
-        assert_eq!(hex(&marker()), "434273746f720d0a01000000650dded3");
+        assert_eq!(hex(&marker()), "434273746f720d0a020000005c84fcb1");
         assert!(page.contains(&hex(&marker())));
         let joined: String = page.split_whitespace().collect();
         assert!(joined.contains(&hex(&example().encode())), "{}", hex(&example().encode()));
@@ -250,7 +250,7 @@ mod tests {
             Meta::decode(example().place, &bytes)
         };
         assert_eq!(patched(0, b"X"), Err(Broken::Magic));
-        assert_eq!(patched(8, &2u32.to_le_bytes()), Err(Broken::Version));
+        assert_eq!(patched(8, &1u32.to_le_bytes()), Err(Broken::Version));
         assert_eq!(patched(12, &0u32.to_le_bytes()), Err(Broken::Blocks));
         assert_eq!(patched(12, &4095u32.to_le_bytes()), Err(Broken::Blocks));
         assert_eq!(patched(16, b"X"), Err(Broken::Place));

@@ -6,8 +6,13 @@ use std::path::PathBuf;
 
 /// Folder of all representations, below it one folder for each first byte of a key.
 pub(crate) const DATA: &str = "data";
+/// Folder of the segments with packed objects.
+pub(crate) const SEGMENTS: &str = "segments";
 /// Name of the file that marks the folder as a store.
 pub(crate) const MARKER: &str = "format";
+/// Name of the index log, and of one being written.
+pub(crate) const LOG: &str = "index";
+pub(crate) const LOG_TEMP: &str = "index.t";
 
 /// Name of a cached thing: 128 bits of a collision-resistant hash, made by the caller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +39,7 @@ impl fmt::Debug for Key {
 }
 
 /// One representation's identity on disk. A later representation has a higher `id`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Place {
     pub(crate) key: Key,
     pub(crate) id: u64,
@@ -86,6 +91,15 @@ impl Place {
 
 pub(crate) fn folder_path(folder: u8) -> PathBuf {
     PathBuf::from(DATA).join(format!("{folder:02x}"))
+}
+
+pub(crate) fn segment_path(number: u32) -> PathBuf {
+    PathBuf::from(SEGMENTS).join(format!("{number:08x}"))
+}
+
+/// The inverse for a file name of the folder of segments.
+pub(crate) fn parse_segment(name: &str) -> Option<u32> {
+    u32::try_from(hex(name, 8)?).ok()
 }
 
 /// Exactly `digits` lower-case hexadecimal digits.

@@ -121,7 +121,7 @@ impl Run {
     }
 
     fn reopen(&mut self) {
-        let params = Params { capacity: ByteCount(self.capacity), block_bytes: BLOCK };
+        let params = Params { capacity: ByteCount(self.capacity), block_bytes: BLOCK, memory: Params::MEMORY };
         self.store = Some(Store::open(self.disk.clone(), params).unwrap());
     }
 
@@ -137,14 +137,14 @@ impl Run {
         match *op {
             Op::Create(n, length) => self.create(n, length),
             Op::Write(n, block) => {
-                let Some(rep) = self.store().get(&key(n)) else { return };
+                let Some(rep) = self.store().load(&key(n)) else { return };
                 let len = rep.block_len(block);
                 if len > 0 {
                     let _ = rep.write_block(block, &content(read_head(&rep).0, block, len));
                 }
             }
             Op::SetHead(n) => {
-                let Some(rep) = self.store().get(&key(n)) else { return };
+                let Some(rep) = self.store().load(&key(n)) else { return };
                 let (version, revision) = read_head(&rep);
                 self.store().set_head(&rep, head(version, revision + 1)).unwrap();
                 self.model.now.insert(n, (version, revision + 1));
@@ -157,9 +157,9 @@ impl Run {
                     self.model.may_kill.remove(&n);
                 }
             }
-            Op::Get(n) => drop(self.store().get(&key(n))),
+            Op::Get(n) => drop(self.store().load(&key(n))),
             Op::Pin(n) => {
-                let rep = self.store().get(&key(n));
+                let rep = self.store().load(&key(n));
                 let extent = rep.and_then(|rep| {
                     let first = (0..rep.blocks()).find(|block| rep.verify(*block))?;
                     rep.extent(u64::from(first) * u64::from(BLOCK), u64::MAX)
@@ -199,7 +199,7 @@ impl Run {
         }
         self.model.may_lose.clear();
         for n in 0..KEYS {
-            let Some(rep) = self.store().get(&key(n)) else { continue };
+            let Some(rep) = self.store().load(&key(n)) else { continue };
             let (version, head) = read_head(&rep);
             let blocks: BTreeSet<u32> = (0..rep.blocks()).filter(|block| rep.has(*block)).collect();
             self.model.may_lose.insert(n, [version].into());
@@ -211,7 +211,7 @@ impl Run {
 
     /// Whatever a key shows is one version, each block it gives is that version's.
     fn check_bytes(&self, n: u8, crash: Option<Crash>) {
-        let Some(rep) = self.store().get(&key(n)) else { return };
+        let Some(rep) = self.store().load(&key(n)) else { return };
         let (version, _) = read_head(&rep);
         assert_eq!(u64::from(self.model.lengths[&version]), rep.length());
         for block in 0..rep.blocks() {
@@ -236,7 +236,7 @@ impl Run {
             Crash::PowerLoss => &self.model.may_lose,
         };
         for n in 0..KEYS {
-            if let Some(rep) = self.store().get(&key(n)) {
+            if let Some(rep) = self.store().load(&key(n)) {
                 let (version, _) = read_head(&rep);
                 assert!(
                     may.get(&n).is_some_and(|may| may.contains(&version)),
@@ -246,7 +246,7 @@ impl Run {
             if let Some(flushed) = self.model.flushed.get(&n) {
                 let rep = self
                     .store()
-                    .get(&key(n))
+                    .load(&key(n))
                     .unwrap_or_else(|| panic!("version {} of {n} was flushed", flushed.version));
                 let (version, head) = read_head(&rep);
                 assert_eq!(version, flushed.version);
@@ -259,7 +259,7 @@ impl Run {
         }
         // The next life begins with what is there now.
         for n in 0..KEYS {
-            let version = self.store().get(&key(n)).map(|rep| read_head(&rep).0);
+            let version = self.store().load(&key(n)).map(|rep| read_head(&rep).0);
             self.model.may_kill.insert(n, version.into_iter().collect());
             self.model.may_lose.entry(n).or_default().extend(version);
         }
@@ -369,7 +369,7 @@ proptest! {
     #[test]
     fn the_ceiling_holds_and_pins_hold(
         ops in prop::collection::vec(op_with_faults(), 1..120),
-        units in 6u64..30,
+        units in 12u64..40,
         seed in any::<u64>(),
     ) {
         let mut run = Run::new(units * u64::from(BLOCK), seed);
@@ -387,7 +387,9 @@ proptest! {
             run.store().remove(&key(n));
         }
         run.store().flush();
-        prop_assert_eq!(run.store().usage().bytes, u64::from(BLOCK), "all room is given back");
-        prop_assert_eq!(run.disk.allocated_bytes().unwrap(), u64::from(BLOCK));
+        // The marker and the log, and the last segment.
+        let left = run.store().usage().bytes;
+        prop_assert!(left <= 8 * u64::from(BLOCK), "{left} bytes are not given back");
+        prop_assert!(run.disk.allocated_bytes().unwrap() <= left);
     }
 }

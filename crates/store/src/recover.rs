@@ -1,25 +1,33 @@
-//! Opening a store: what the last process left is sorted into representations and rubbish.
+//! Opening a store: the index comes from its log, and nothing else is read.
 //!
-//! For each key the metadata with the highest id that is whole and has its body wins; everything
-//! else with a name of ours is removed. Nothing is read but metadata: blocks are verified at
-//! their first use.
+//! What the log says and the disk does not have turns out at its first use; what the disk has and the
+//! log does not say is swept up later (`sweep`), or at once when the log cannot be trusted. Only the
+//! list of segments is looked at: what was in one that is gone is dropped.
 
-use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
 use crate::disk::{Disk, Lock};
-use crate::meta::{self, Meta, VERSION};
-use crate::names::{MARKER, Part, Place, folder_path};
-use crate::representation::{Found, Representation, map_bytes};
-use crate::shared::{Remains, Shared, units};
+use crate::entry::{self, Change, ENTRY_BYTES};
+use crate::index::{Index, Spot};
+use crate::load::read_file;
+use crate::log::{Log, LogFile, begin};
+use crate::meta::{self, UNIT_BYTES, VERSION};
+use crate::names::{
+    LOG, LOG_TEMP, MARKER, Place, SEGMENTS, folder_path, parse_segment, segment_path,
+};
+use crate::segments::Segment;
+use crate::shared::{Shared, units};
 use crate::store::{Params, Store};
 
-/// Bytes of a metadata file at most that is looked at: a body of four thousand million blocks
-/// would have more, none that fits a disk has.
-const META_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const MARKER_BYTES_MAX: u64 = 64;
+/// Records read at a time.
+const CHUNK_RECORDS: usize = 1 << 14;
+/// Bytes behind the last good record that a process killed while it wrote may have left. More is
+/// damage.
+const TORN_BYTES_MAX: u64 = 1 << 20;
 
 /// Why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -64,158 +72,230 @@ impl Store {
         if meta::block_count(0, params.block_bytes).is_none() {
             return Err(OpenError::BlockBytes(params.block_bytes));
         }
-        let lock = prepare(&*disk)?;
-        let shared = Arc::new(Shared::new(disk, lock, params.capacity.0));
-        shared.charge(meta::UNIT_BYTES); // the marker
-        let mut found = Vec::new();
-        let mut last_id = 0;
-        for folder in 0..=u8::MAX {
-            for (place, parts) in survey(&*shared.disk, folder)? {
-                // The last process may have ended between a rename and the next sync.
-                shared.note_renamed();
-                last_id = last_id.max(place.id);
-                match read(&*shared.disk, place, &parts) {
-                    Some(meta) => found.push((meta, parts)),
-                    None => sweep(&shared, place, &parts),
-                }
-            }
+        let prepared = prepare(&*disk)?;
+        let mut index = Index::default();
+        let read = read_log(&*disk, &mut index)?;
+        let is_trusted = read.is_trusted && prepared.former.is_none();
+        let first_id = read.first_id.max(1);
+        let reserved = units(read.file.len).saturating_add(UNIT_BYTES);
+        let log = Log::new(LogFile { reserved, ..read.file }, first_id);
+        log.note_id(first_id);
+        let shared = Arc::new(Shared::new(disk, prepared.lock, params, log));
+        // The marker, and the log.
+        shared.charge(meta::UNIT_BYTES.saturating_add(reserved));
+        settle(&shared, index)?;
+        shared.begin_sweep(first_id);
+        if !is_trusted {
+            shared.sweep_all();
         }
-        admit(&shared, found);
+        // The last process may have ended between a rename and the next sync.
+        shared.note_changed();
         // The ceiling may be lower than at the last start. A disk that refuses is counted.
-        let _ = shared.clear_remains();
         let _ = shared.shrink();
-        Ok(Self::with_next_id(shared, params.block_bytes, last_id.saturating_add(1)))
+        Ok(Self::with_next_id(shared, params.block_bytes, first_id, prepared.former))
     }
 }
 
-/// Makes the folders and the marker of a new store; checks the marker of an old one. Nothing is
-/// written before the folder is known to be ours alone.
-fn prepare(disk: &dyn Disk) -> Result<Lock, OpenError> {
+/// A folder that is ours.
+struct Prepared {
+    lock: Lock,
+    /// The version of what was in it and had to go.
+    former: Option<u32>,
+}
+
+/// Makes the folders and the marker of a new store; checks the marker of an old one, and empties it
+/// when it is of a former version. Nothing is written before the folder is known to be ours alone.
+fn prepare(disk: &dyn Disk) -> Result<Prepared, OpenError> {
     let failed = |path: &Path| {
         let path = path.display().to_string();
         move |source| OpenError::Prepare { path, source }
     };
     disk.create_dir(Path::new("")).map_err(failed(Path::new(".")))?;
     let marker = Path::new(MARKER);
-    let is_new = match read_file(disk, marker, MARKER_BYTES_MAX) {
+    let version = match read_file(disk, marker, MARKER_BYTES_MAX) {
         Ok(bytes) => match meta::read_marker(&bytes) {
-            Ok(VERSION) => false,
+            Ok(version) if version <= VERSION => Some(version),
             Ok(newer) => return Err(OpenError::Newer(newer)),
             Err(_) => return Err(OpenError::NotAStore),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(source) => return Err(OpenError::Read { path: MARKER.to_owned(), source }),
     };
     let lock = disk.lock().map_err(failed(Path::new("lock")))?.ok_or(OpenError::InUse)?;
-    if is_new {
-        write_marker(disk).map_err(failed(marker))?;
-    }
+    let segments = Path::new(SEGMENTS);
+    disk.create_dir(segments).map_err(failed(segments))?;
     for folder in 0..=u8::MAX {
         let path = folder_path(folder);
         disk.create_dir(&path).map_err(failed(&path))?;
     }
-    Ok(lock)
+    let former = version.filter(|version| *version < VERSION);
+    if former.is_some() {
+        empty(disk)?;
+    }
+    if version != Some(VERSION) {
+        replace(disk, marker, &meta::marker()).map_err(failed(marker))?;
+    }
+    Ok(Prepared { lock, former })
 }
 
-fn write_marker(disk: &dyn Disk) -> io::Result<()> {
-    let temp = format!("{MARKER}.t");
-    let file = disk.create(Path::new(&temp))?;
-    disk.write_all_at(&file, &meta::marker(), 0)?;
+/// Writes a file whole, beside what is there.
+fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let temp = path.with_extension("t");
+    let file = disk.create(&temp)?;
+    disk.write_all_at(&file, bytes, 0)?;
     disk.sync(&file)?;
-    disk.rename(Path::new(&temp), Path::new(MARKER))
+    disk.rename(&temp, path)?;
+    Ok(file)
 }
 
-/// What files a folder has, by representation, with their allocated bytes.
-fn survey(disk: &dyn Disk, folder: u8) -> Result<BTreeMap<Place, BTreeMap<Part, u64>>, OpenError> {
-    let path = folder_path(folder);
-    let entries = disk
-        .list(&path)
-        .map_err(|source| OpenError::Read { path: path.display().to_string(), source })?;
-    let mut places: BTreeMap<Place, BTreeMap<Part, u64>> = BTreeMap::new();
-    for entry in entries {
-        if let Some((place, part)) = Place::parse(folder, &entry.name) {
-            places.entry(place).or_default().insert(part, entry.allocated_bytes);
+/// Removes all objects: a cache is rebuilt, never reinterpreted.
+fn empty(disk: &dyn Disk) -> Result<(), OpenError> {
+    for folder in 0..=u8::MAX {
+        let path = folder_path(folder);
+        for name in list(disk, &path)?.into_iter().map(|entry| entry.name) {
+            if Place::parse(folder, &name).is_some() {
+                let path = path.join(name);
+                let text = path.display().to_string();
+                disk.remove(&path).map_err(|source| OpenError::Prepare { path: text, source })?;
+            }
         }
     }
-    Ok(places)
+    Ok(())
 }
 
-fn read(disk: &dyn Disk, place: Place, parts: &BTreeMap<Part, u64>) -> Option<Meta> {
-    if !parts.contains_key(&Part::Body) || !parts.contains_key(&Part::Meta) {
-        return None;
-    }
-    let bytes = read_file(disk, &place.path(Part::Meta), META_BYTES_MAX).ok()?;
-    Meta::decode(place, &bytes).ok()
+fn list(disk: &dyn Disk, path: &Path) -> Result<Vec<crate::Entry>, OpenError> {
+    let failed = |source| OpenError::Read { path: path.display().to_string(), source };
+    disk.list(path).map_err(failed)
 }
 
-fn read_file(disk: &dyn Disk, path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let file = disk.open_read(path)?;
-    let len = file.metadata()?.len();
-    if len > bytes_max {
-        return Err(io::ErrorKind::FileTooLarge.into());
+/// What the log says besides the index.
+struct ReadLog {
+    file: LogFile,
+    first_id: u64,
+    /// It is whole but perhaps for its very end.
+    is_trusted: bool,
+}
+
+fn read_log(disk: &dyn Disk, index: &mut Index) -> Result<ReadLog, OpenError> {
+    let path = Path::new(LOG);
+    let failed = |source| OpenError::Read { path: LOG.to_owned(), source };
+    let replayed = match disk.open_write(path) {
+        Ok(file) => replay(disk, file, index).map_err(failed)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(failed(source)),
+    };
+    // Best effort: one that stays is overwritten by the next.
+    let _ = disk.remove(Path::new(LOG_TEMP));
+    if let Some(read) = replayed {
+        return Ok(read);
     }
-    let mut bytes = vec![0; usize::try_from(len).unwrap_or(0)];
+    let (bytes, crc) = begin(&[]);
+    let file = replace(disk, path, &bytes)
+        .map_err(|source| OpenError::Prepare { path: LOG.to_owned(), source })?;
+    let len = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    let file = LogFile { file: Some(file), len, crc, ..LogFile::default() };
+    Ok(ReadLog { file, first_id: 0, is_trusted: false })
+}
+
+/// Does again what the log says, up to the first record that is not whole. `None`: it is no log.
+fn replay(disk: &dyn Disk, file: File, index: &mut Index) -> io::Result<Option<ReadLog>> {
+    let size = file.metadata()?.len();
+    let mut chunk = vec![0; CHUNK_RECORDS.saturating_mul(ENTRY_BYTES)];
+    let (mut len, mut crc, mut first_id) = (0u64, 0, 0);
+    'reading: loop {
+        let got = read_full(disk, &file, &mut chunk, len)?;
+        let (records, _) = chunk.get(..got).unwrap_or_default().as_chunks::<ENTRY_BYTES>();
+        if records.is_empty() {
+            break;
+        }
+        for record in records {
+            let Some(next) = entry::check(record, crc) else { break 'reading };
+            if len == 0 {
+                if !entry::is_header(record) {
+                    return Ok(None);
+                }
+            } else {
+                let Ok(change) = Change::decode(record) else { break 'reading };
+                first_id = first_id.max(apply(index, change));
+            }
+            crc = next;
+            len = len.saturating_add(u64::try_from(ENTRY_BYTES).unwrap_or(0));
+        }
+    }
+    if len == 0 {
+        return Ok(None);
+    }
+    let torn = size.saturating_sub(len);
+    // What is behind is never taken for ours; it only takes room.
+    let is_bad = torn > 0 && disk.set_len(&file, len).is_err();
+    let file = LogFile { file: Some(file), len, crc, is_bad, ..LogFile::default() };
+    Ok(Some(ReadLog { file, first_id, is_trusted: torn <= TORN_BYTES_MAX }))
+}
+
+fn read_full(disk: &dyn Disk, file: &File, out: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match disk.read_at(&file, rest, u64::try_from(done).unwrap_or(u64::MAX)) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+    while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        let at = offset.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
+        match disk.read_at(file, rest, at) {
+            Ok(0) => break,
             Ok(got) => done = done.saturating_add(got),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    Ok(bytes)
+    Ok(done)
 }
 
-/// Makes the newest of each key visible, in order of creation; the others become rubbish.
-fn admit(shared: &Arc<Shared>, mut found: Vec<(Meta, BTreeMap<Part, u64>)>) {
-    found.sort_by_key(|(meta, _)| meta.place.id);
-    let newest: HashMap<_, _> = found.iter().map(|(m, _)| (m.place.key, m.place.id)).collect();
-    for (meta, parts) in found {
-        if newest.get(&meta.place.key) != Some(&meta.place.id) {
-            sweep(shared, meta.place, &parts);
+/// Does one change; gives the id from which on ids may be new.
+fn apply(index: &mut Index, change: Change) -> u64 {
+    match change {
+        Change::At(place, spot) => {
+            if index.spot(place).is_some() {
+                index.move_to(place, spot);
+            } else {
+                index.put(place, spot);
+            }
+            place.id.saturating_add(1)
+        }
+        Change::Gone(place) => {
+            index.remove(place);
+            place.id.saturating_add(1)
+        }
+        Change::Ids(id) => id,
+    }
+}
+
+/// Puts the index in order, with the segments that are there.
+fn settle(shared: &Arc<Shared>, mut index: Index) -> Result<(), OpenError> {
+    let entries = list(&*shared.disk, Path::new(SEGMENTS))?;
+    let found: Vec<(u32, u64)> = entries
+        .into_iter()
+        .filter_map(|entry| Some((parse_segment(&entry.name)?, entry.allocated_bytes)))
+        .collect();
+    let numbers: Vec<u32> = found.iter().map(|(number, _)| *number).collect();
+    index.settle(&numbers);
+    let next = numbers.iter().max().map_or(0, |number| number.saturating_add(1));
+    let mut file_units = 0u64;
+    for slot in 0..index.slots() {
+        if let Some((_, Spot::File { units })) = index.at(slot) {
+            file_units = file_units.saturating_add(units.into());
+        }
+    }
+    shared.charge(file_units.saturating_mul(UNIT_BYTES));
+    let mut segments = Vec::new();
+    for (number, allocated) in found {
+        // A file system that has not allocated yet may say less than it will use.
+        let end = index.end_of(number);
+        if end == 0 && shared.disk.remove(&segment_path(number)).is_ok() {
+            index.remove_segment(number);
             continue;
         }
-        drop_temp(shared, meta.place, &parts);
-        let allocated = |part| units(parts.get(&part).copied().unwrap_or(0));
-        // A file system that has not allocated yet may say less than it will use.
-        let body_bytes = allocated(Part::Body).max(body_bytes(&meta));
-        let meta_bytes = allocated(Part::Meta).max(units(1));
-        shared.charge(body_bytes.saturating_add(meta_bytes));
-        let found = Found { meta, body_bytes, meta_bytes };
-        let rep = Representation::recovered(Arc::clone(shared), found);
-        shared.index_mut().insert(rep);
+        let reserved = units(allocated.max(end));
+        shared.charge(reserved);
+        segments.push(Segment::new(number, reserved));
     }
-}
-
-/// Bytes that the held blocks of a body occupy.
-fn body_bytes(meta: &Meta) -> u64 {
-    let block = u64::from(meta.block_bytes);
-    let held = (0u64..).zip(&meta.blocks).filter(|(_, crc)| crc.is_some());
-    let bytes =
-        held.map(|(at, _)| units(meta.length.saturating_sub(at.saturating_mul(block)).min(block)));
-    let count = u32::try_from(meta.blocks.len()).unwrap_or(u32::MAX);
-    bytes.sum::<u64>().saturating_add(map_bytes(count))
-}
-
-/// Leaves the files of a place that holds nothing usable to be removed.
-fn sweep(shared: &Shared, place: Place, parts: &BTreeMap<Part, u64>) {
-    drop_temp(shared, place, parts);
-    let bytes = |part| parts.get(&part).map_or(0, |allocated| units((*allocated).max(1)));
-    let remains = Remains {
-        place,
-        meta_bytes: bytes(Part::Meta),
-        temp_bytes: 0,
-        body_bytes: bytes(Part::Body),
-    };
-    shared.charge(remains.meta_bytes.saturating_add(remains.body_bytes));
-    shared.leave_remains(remains);
-}
-
-fn drop_temp(shared: &Shared, place: Place, parts: &BTreeMap<Part, u64>) {
-    let Some(allocated) = parts.get(&Part::MetaTemp) else { return };
-    if let Err(error) = shared.remove_file(place, Part::MetaTemp) {
-        shared.refused("remove a file", error);
-        shared.charge(units(*allocated));
-    }
+    shared.segments.restore(segments, next);
+    index.forget_spared();
+    *shared.index_mut() = index;
+    Ok(())
 }

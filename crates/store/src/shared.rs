@@ -3,15 +3,17 @@
 //! Budget: `used` counts the bytes of all files, rounded up to allocation units. Room is reserved
 //! before it is used. A removed representation's bytes stay counted until its last reference is
 //! gone and its files are unlinked; until then its [`Remains`] wait. Unlinking is done by whoever
-//! needs room or flushes, never by the thread that happens to drop the last reference.
+//! needs room or flushes, never by the thread that happens to drop the last reference. The last
+//! part of the budget is kept for those who make room (`evict`): what they move or write down first.
 //!
 //! A flush refers to the representations it writes down, but that is no use of theirs: it does so one
 //! by one, under `referring`, so that who needs room can wait for it to let go.
 //!
-//! Lock order: `flushing`, `referring`, `room`, then a representation's locks or `index`, then the
-//! short leaf locks.
+//! Lock order: `flushing`, `referring`, `room`, the log's file, the segment being appended to, the
+//! index, what is live, a representation's own, then the short leaf locks.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{
@@ -19,13 +21,25 @@ use std::sync::{
 };
 
 use crate::disk::{Disk, Lock};
-use crate::index::Index;
+use crate::entry::Change;
+use crate::evict::Step;
+use crate::index::{Index, Spot};
+use crate::live::Live;
+use crate::log::Log;
 use crate::meta::UNIT_BYTES;
+use crate::moves::Moves;
 use crate::names::{Part, Place};
 use crate::representation::Representation;
+use crate::scrub::Scrubbing;
+use crate::segments::{Segment, Segments};
+use crate::store::Params;
+use crate::sweep::Sweep;
 
 /// Body files kept open for the next use; beyond that the one opened first is closed.
 const OPEN_FILES_MAX: usize = 4096;
+/// Parts of the capacity that a segment is, at most [`SEGMENT_BYTES_MAX`].
+const SEGMENTS_WANTED: u64 = 64;
+const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
 /// Why something was not stored. The content can still be passed on to the client.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +104,7 @@ pub(crate) struct Remains {
 #[derive(Default)]
 pub(crate) struct Counts {
     pub(crate) evictions: AtomicU64,
+    pub(crate) trimmed_bytes: AtomicU64,
     pub(crate) corrupt_blocks: AtomicU64,
     pub(crate) write_errors: AtomicU64,
 }
@@ -97,8 +112,14 @@ pub(crate) struct Counts {
 pub(crate) struct Shared {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) capacity: u64,
+    /// Bytes of a segment at most, unless one record is larger.
+    pub(crate) segment_bytes: u64,
     pub(crate) counts: Counts,
     index: RwLock<Index>,
+    pub(crate) live: Live,
+    pub(crate) log: Log,
+    pub(crate) segments: Segments,
+    pub(crate) moves: Moves,
     used: AtomicU64,
     /// Held by the one thread that flushes.
     pub(crate) flushing: Mutex<()>,
@@ -107,28 +128,53 @@ pub(crate) struct Shared {
     /// Held by the one thread that is making room.
     room: Mutex<()>,
     remains: Mutex<Vec<Remains>>,
+    /// Evicted segments that somebody may still read.
+    dying: Mutex<Vec<Arc<Segment>>>,
+    /// Held, by key, by who brings a representation into memory.
+    pub(crate) loading: [Mutex<()>; 64],
     dirty: Mutex<Vec<Place>>,
-    /// Whether names have changed since the last sync.
-    renamed: AtomicBool,
+    /// Packed since the last sync began.
+    unsynced: Mutex<Vec<Place>>,
+    /// Whether anything has changed since the last sync.
+    changed: AtomicBool,
+    /// A sync outside a flush has failed: the next flush has to treat its own as failed.
+    pub(crate) sync_failed: AtomicBool,
+    /// This file system cannot give back parts of files.
+    pub(crate) cannot_punch: AtomicBool,
+    pub(crate) scrubbing: Mutex<Scrubbing>,
+    pub(crate) sweep: Mutex<Sweep>,
     open_files: Mutex<VecDeque<Weak<Representation>>>,
     /// Keeps other stores off the disk.
     _lock: Lock,
 }
 
 impl Shared {
-    pub(crate) fn new(disk: Arc<dyn Disk>, lock: Lock, capacity: u64) -> Self {
+    pub(crate) fn new(disk: Arc<dyn Disk>, lock: Lock, params: Params, log: Log) -> Self {
+        let capacity = params.capacity.0;
         Self {
             disk,
             capacity,
+            segment_bytes: segment_bytes(capacity),
             counts: Counts::default(),
             index: RwLock::default(),
+            live: Live::new(params.memory.0),
+            log,
+            segments: Segments::default(),
+            moves: Moves::default(),
             used: AtomicU64::new(0),
             flushing: Mutex::new(()),
             referring: Mutex::new(()),
             room: Mutex::new(()),
             remains: Mutex::default(),
+            dying: Mutex::default(),
+            loading: std::array::from_fn(|_| Mutex::new(())),
             dirty: Mutex::default(),
-            renamed: AtomicBool::new(false),
+            unsynced: Mutex::default(),
+            changed: AtomicBool::new(false),
+            sync_failed: AtomicBool::new(false),
+            cannot_punch: AtomicBool::new(false),
+            scrubbing: Mutex::default(),
+            sweep: Mutex::default(),
             open_files: Mutex::default(),
             _lock: lock,
         }
@@ -173,13 +219,18 @@ impl Shared {
             return Ok(());
         }
         let _room = lock(&self.room);
+        // A round in which everything was spared takes the marks of use; after a second one in which
+        // nothing goes, nothing will.
+        let mut patience = 2usize.saturating_mul(self.index().segments().saturating_add(1));
         loop {
             self.unlink_remains()?;
             if self.try_reserve(bytes) {
                 return Ok(());
             }
-            if !self.evict_one()? {
-                return Err(WriteError::NoRoom);
+            match self.evict_one()? {
+                Step::Gone => {}
+                Step::Spared if patience > 0 => patience -= 1,
+                Step::Spared | Step::Stuck => return Err(WriteError::NoRoom),
             }
         }
     }
@@ -189,29 +240,39 @@ impl Shared {
         self.reserve(0)
     }
 
-    fn try_reserve(&self, bytes: u64) -> bool {
-        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= self.capacity);
+    pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
+        self.reserve_below(self.capacity.saturating_sub(self.segment_bytes), bytes)
+    }
+
+    /// Counts bytes with which room is about to be made.
+    pub(crate) fn reserve_spare(&self, bytes: u64) -> bool {
+        self.reserve_below(self.capacity, bytes)
+    }
+
+    fn reserve_below(&self, limit: u64, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|sum| *sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Takes one representation off the disk's books; `false` when all are in use. When its
-    /// metadata cannot be removed the disk is not writable: it is put back, still good to read.
-    fn evict_one(&self) -> Result<bool, WriteError> {
-        let Some(victim) = self.index_mut().take_victim() else { return Ok(false) };
-        if let Err(error) = victim.retire() {
-            let mut index = self.index_mut();
-            if index.get(victim.key()).is_none() {
-                victim.revive();
-                index.insert(victim);
-            }
-            return Err(self.refused("remove a file", error));
+    /// Writes a change of the index down, sooner or later; to be called while the index is locked, so
+    /// that the order is the same.
+    pub(crate) fn note(&self, change: Change) {
+        self.log.push(change);
+    }
+
+    /// The same for what was where it is no more.
+    pub(crate) fn note_gone(&self, place: Place, spot: Spot) {
+        if spot != Spot::Filling {
+            self.note(Change::Gone(place));
         }
-        self.counts.evictions.fetch_add(1, Relaxed);
-        Ok(true)
     }
 
     pub(crate) fn leave_remains(&self, remains: Remains) {
         lock(&self.remains).push(remains);
+    }
+
+    pub(crate) fn leave_segment(&self, segment: Arc<Segment>) {
+        lock(&self.dying).push(segment);
     }
 
     /// Unlinks what nobody references any more and gives its bytes back. Who needs room meanwhile
@@ -222,6 +283,13 @@ impl Shared {
     }
 
     fn unlink_remains(&self) -> Result<(), WriteError> {
+        lock(&self.dying).retain(|segment| {
+            let in_use = Arc::strong_count(segment) > 1 || segment.is_read();
+            if !in_use {
+                self.release(segment.reserved());
+            }
+            in_use
+        });
         let mut waiting = std::mem::take(&mut *lock(&self.remains));
         while let Some(mut remains) = waiting.pop() {
             if let Err(error) = self.unlink(&mut remains) {
@@ -251,7 +319,7 @@ impl Shared {
     pub(crate) fn remove_file(&self, place: Place, part: Part) -> io::Result<()> {
         match self.disk.remove(&place.path(part)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => self.note_renamed(),
+            _ => self.note_changed(),
         }
         Ok(())
     }
@@ -262,13 +330,18 @@ impl Shared {
         WriteError::Disk { action, source }
     }
 
-    /// Names of files have changed: the next flush has to make that durable.
-    pub(crate) fn note_renamed(&self) {
-        self.renamed.store(true, Relaxed);
+    /// Counts blocks that are not what was stored.
+    pub(crate) fn count_corrupt(&self) {
+        self.counts.corrupt_blocks.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn take_renamed(&self) -> bool {
-        self.renamed.swap(false, Relaxed)
+    /// Something was written or named: the next flush has to make that durable.
+    pub(crate) fn note_changed(&self) {
+        self.changed.store(true, Relaxed);
+    }
+
+    pub(crate) fn take_changed(&self) -> bool {
+        self.changed.swap(false, Relaxed)
     }
 
     pub(crate) fn note_dirty(&self, place: Place) {
@@ -277,6 +350,14 @@ impl Shared {
 
     pub(crate) fn take_dirty(&self) -> Vec<Place> {
         std::mem::take(&mut *lock(&self.dirty))
+    }
+
+    pub(crate) fn note_unsynced(&self, place: Place) {
+        lock(&self.unsynced).push(place);
+    }
+
+    pub(crate) fn take_unsynced(&self) -> Vec<Place> {
+        std::mem::take(&mut *lock(&self.unsynced))
     }
 
     /// Remembers that `rep` keeps its file open, and closes the one that was opened first when
@@ -309,6 +390,28 @@ impl Shared {
             result => result,
         }
     }
+
+    /// Reads exactly `len` bytes.
+    pub(crate) fn read_exact(&self, file: &File, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(u64::try_from(done).unwrap_or(u64::MAX));
+            match self.disk.read_at(file, rest, at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(got) => done = done.saturating_add(got),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Bytes of a segment, which is also what is kept free for making room.
+pub(crate) fn segment_bytes(capacity: u64) -> u64 {
+    let wanted = capacity.div_euclid(SEGMENTS_WANTED).min(SEGMENT_BYTES_MAX);
+    units(wanted.max(1))
 }
 
 /// Bytes as the file system allocates them.

@@ -24,43 +24,62 @@ pub(crate) struct Sieve<T> {
     nodes: Vec<Node<T>>,
     /// Slots to be used again.
     free: Vec<u32>,
-    newest: Option<u32>,
-    oldest: Option<u32>,
-    /// Where the hand looks next; `None`: at the oldest.
-    hand: Option<u32>,
+    newest: Link,
+    oldest: Link,
+    /// Where the hand looks next; nowhere: at the oldest.
+    hand: Link,
 }
 
 #[derive(Debug)]
 struct Node<T> {
     value: Option<T>,
-    newer: Option<u32>,
-    older: Option<u32>,
+    newer: Link,
+    older: Link,
+}
+
+/// A slot or nowhere, in four bytes: there is one pair for each object that has its own file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Link(u32);
+
+impl Link {
+    const NOWHERE: Self = Self(u32::MAX);
+
+    fn slot(self) -> Option<u32> {
+        (self != Self::NOWHERE).then_some(self.0)
+    }
 }
 
 impl<T> Default for Sieve<T> {
     fn default() -> Self {
-        Self { nodes: Vec::new(), free: Vec::new(), newest: None, oldest: None, hand: None }
+        let nowhere = Link::NOWHERE;
+        Self {
+            nodes: Vec::new(),
+            free: Vec::new(),
+            newest: nowhere,
+            oldest: nowhere,
+            hand: nowhere,
+        }
     }
 }
 
 impl<T> Sieve<T> {
     /// Adds a newest thing. `None` when four thousand million are in already.
     pub(crate) fn insert(&mut self, value: T) -> Option<u32> {
-        let node = Node { value: Some(value), newer: None, older: self.newest };
+        let node = Node { value: Some(value), newer: Link::NOWHERE, older: self.newest };
         let slot = match self.free.pop() {
             Some(slot) => {
                 *self.nodes.get_mut(index(slot))? = node;
                 slot
             }
             None => {
-                let slot = u32::try_from(self.nodes.len()).ok()?;
+                let slot = u32::try_from(self.nodes.len()).ok().filter(|slot| *slot < u32::MAX)?;
                 self.nodes.push(node);
                 slot
             }
         };
-        match self.newest.replace(slot) {
-            Some(before) => self.link(before, |node| node.newer = Some(slot)),
-            None => self.oldest = Some(slot),
+        match std::mem::replace(&mut self.newest, Link(slot)).slot() {
+            Some(before) => self.link(before, |node| node.newer = Link(slot)),
+            None => self.oldest = Link(slot),
         }
         Some(slot)
     }
@@ -73,15 +92,15 @@ impl<T> Sieve<T> {
         let node = self.nodes.get_mut(index(slot))?;
         let value = node.value.take()?;
         let (newer, older) = (node.newer, node.older);
-        match newer {
+        match newer.slot() {
             Some(newer) => self.link(newer, |node| node.older = older),
             None => self.newest = older,
         }
-        match older {
+        match older.slot() {
             Some(older) => self.link(older, |node| node.newer = newer),
             None => self.oldest = newer,
         }
-        if self.hand == Some(slot) {
+        if self.hand == Link(slot) {
             self.hand = newer;
         }
         self.free.push(slot);
@@ -93,7 +112,7 @@ impl<T> Sieve<T> {
     pub(crate) fn victim(&mut self, mut judge: impl FnMut(&T) -> Fate) -> Option<u32> {
         let steps = self.nodes.len().saturating_mul(2);
         for _ in 0..steps {
-            let slot = self.hand.or(self.oldest)?;
+            let slot = self.hand.slot().or(self.oldest.slot())?;
             let node = self.nodes.get(index(slot))?;
             self.hand = node.newer;
             if judge(node.value.as_ref()?) == Fate::Evict {
@@ -103,13 +122,10 @@ impl<T> Sieve<T> {
         None
     }
 
-    /// The values from oldest to newest, taken out.
-    pub(crate) fn drain(&mut self) -> Vec<T> {
-        let mut values = Vec::new();
-        while let Some(value) = self.oldest.and_then(|slot| self.remove(slot)) {
-            values.push(value);
-        }
-        values
+    /// Bytes of memory, by capacity.
+    pub(crate) fn bytes(&self) -> usize {
+        let nodes = self.nodes.capacity().saturating_mul(size_of::<Node<T>>());
+        nodes.saturating_add(self.free.capacity().saturating_mul(size_of::<u32>()))
     }
 
     fn link(&mut self, slot: u32, change: impl FnOnce(&mut Node<T>)) {
@@ -257,7 +273,10 @@ mod tests {
                 // but a thing that arrives meanwhile is in front of a hand past the end.
                 if hand >= list.len() { hand = 0; }
             }
-            let order: Vec<u32> = sieve.drain().into_iter().map(|(name, _)| name).collect();
+            let mut order = Vec::new();
+            while let Some((name, _)) = sieve.oldest.slot().and_then(|slot| sieve.remove(slot)) {
+                order.push(name);
+            }
             prop_assert_eq!(order, list.into_iter().map(|(name, _, _)| name).collect::<Vec<_>>());
         }
     }

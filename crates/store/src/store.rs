@@ -6,10 +6,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use model::ByteCount;
 
-use crate::meta::{self, HEAD_BYTES_MAX};
+use crate::file_body::{FileBody, map_bytes};
+use crate::index::Spot;
+use crate::log::log_bytes_max;
+use crate::meta::{self, HEAD_BYTES_MAX, UNIT_BYTES};
 use crate::names::{Key, Part, Place};
-use crate::representation::{Representation, map_bytes};
-use crate::shared::{Shared, WriteError, units};
+use crate::packed::PackedBody;
+use crate::record::{PACKED_BYTES_MAX, record_bytes};
+use crate::representation::{Body, Representation};
+use crate::shared::{Shared, WriteError, segment_bytes, units};
 
 /// How a store is set up.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +23,16 @@ pub struct Params {
     pub capacity: ByteCount,
     /// Bytes of a block of new representations: a multiple of 4096, at most 64 MiB.
     pub block_bytes: u32,
+    /// Bytes of memory for representations and the bodies of small ones that are asked for often. The
+    /// index (less than 100 bytes an object) comes on top, and so does what is in use.
+    pub memory: ByteCount,
 }
 
 impl Params {
     /// Block size unless the configuration says otherwise: 1 MiB.
     pub const BLOCK_BYTES: u32 = 1024 * 1024;
+    /// Memory unless the configuration says otherwise: 256 MiB.
+    pub const MEMORY: ByteCount = ByteCount(256 << 20);
 }
 
 /// Figures of a store.
@@ -34,8 +44,14 @@ pub struct Usage {
     pub bytes: u64,
     /// The ceiling of `bytes`.
     pub capacity: u64,
+    /// Bytes of memory of the index.
+    pub index_bytes: u64,
+    /// Bytes of memory of representations and bodies.
+    pub memory_bytes: u64,
     /// Representations evicted since the store was opened.
     pub evictions: u64,
+    /// Bytes of giants given back block by block since the store was opened.
+    pub trimmed_bytes: u64,
     /// Blocks that turned out bad since the store was opened.
     pub corrupt_blocks: u64,
     /// Refused writes, syncs and removals since the store was opened.
@@ -48,19 +64,23 @@ pub struct Store {
     pub(crate) shared: Arc<Shared>,
     block_bytes: u32,
     next_id: AtomicU64,
+    former: Option<u32>,
 }
 
 impl Store {
-    pub(crate) fn with_next_id(shared: Arc<Shared>, block_bytes: u32, next_id: u64) -> Self {
-        Self { shared, block_bytes, next_id: AtomicU64::new(next_id) }
+    pub(crate) fn with_next_id(
+        shared: Arc<Shared>,
+        block_bytes: u32,
+        next_id: u64,
+        former: Option<u32>,
+    ) -> Self {
+        Self { shared, block_bytes, next_id: AtomicU64::new(next_id), former }
     }
 
-    /// The visible representation of a key, marked as asked for. Never touches the disk.
-    pub fn get(&self, key: &Key) -> Option<Arc<Representation>> {
-        let index = self.shared.index();
-        let rep = index.get(key)?;
-        rep.visit();
-        Some(Arc::clone(rep))
+    /// The format version of what was in the folder when it was opened and was thrown away, because
+    /// a cache is rebuilt, never reinterpreted.
+    pub fn emptied_version(&self) -> Option<u32> {
+        self.former
     }
 
     /// Starts a representation without blocks and makes it the visible one of its key. The former
@@ -84,32 +104,46 @@ impl Store {
         first: impl FnOnce(&Arc<Representation>) -> T,
     ) -> Result<(Arc<Representation>, T), WriteError> {
         check_head(&head)?;
-        let capacity = self.shared.capacity;
-        let room = room_bytes(length, self.block_bytes, head.len());
+        let shared = &self.shared;
+        let capacity = shared.capacity;
+        let is_small = self.is_small(length, head.len());
+        let room = match is_small {
+            true => small_room_bytes(length, head.len(), capacity),
+            false => room_bytes(length, self.block_bytes, head.len(), capacity),
+        };
         if room.is_none_or(|bytes| bytes > capacity) {
             return Err(WriteError::TooLarge { length, capacity });
         }
-        let place = Place { key, id: self.next_id.fetch_add(1, Relaxed) };
-        let path = place.path(Part::Body);
-        let disk = &self.shared.disk;
-        let file = self
-            .shared
-            .with_file_to_spare(|| disk.create_new(&path))
-            .map_err(|error| self.shared.refused("create a file", error))?;
-        if let Err(error) = disk.set_len(&file, length) {
-            // An empty file under a name that is not used again; the next start sweeps it up.
-            let _ = self.shared.remove_file(place, Part::Body);
-            return Err(self.shared.refused("size a file", error));
+        shared.make_log_room()?;
+        let id = self.next_id.fetch_add(1, Relaxed);
+        shared.log.note_id(id);
+        let place = Place { key, id };
+        let (body, spot) = match is_small {
+            true => (Body::Packed(PackedBody::empty()), Spot::Filling),
+            false => (self.create_file(place, length)?, Spot::File { units: 0 }),
+        };
+        let rep =
+            Representation::new(Arc::clone(shared), place, length, self.block_bytes, head, body);
+        if !is_small {
+            shared.note_open(&rep);
         }
-        self.shared.note_renamed();
-        let shared = Arc::clone(&self.shared);
-        let rep = Representation::create(shared, place, head, length, self.block_bytes, file);
         let done = first(&rep);
-        let former = self.shared.index_mut().insert(Arc::clone(&rep));
-        self.retire(former);
+        let mut index = shared.index_mut();
+        let former = index.put(place, spot);
+        let former_rep = shared.live.insert(&rep);
+        if let Some((former, spot)) = former {
+            shared.note_gone(former, spot);
+        }
+        drop(index);
+        if let Some((former, spot)) = former {
+            shared.retire(former, spot, former_rep);
+        }
         if length == 0 {
             // Complete from the start: no block will ever mark it.
             rep.mark_dirty();
+        }
+        if shared.live.is_over() {
+            shared.trim_memory();
         }
         Ok((rep, done))
     }
@@ -124,8 +158,8 @@ impl Store {
 
     /// Makes a key a miss; whether there was something. Blocks.
     pub fn remove(&self, key: &Key) -> bool {
-        let former = self.shared.index_mut().remove(key);
-        self.retire(former)
+        let found = self.shared.index().get(key);
+        found.is_some_and(|(place, _)| self.shared.discard(place))
     }
 
     /// Makes this representation a miss, unless another has taken its place already. Blocks.
@@ -136,47 +170,83 @@ impl Store {
     /// Figures for metrics and status.
     pub fn usage(&self) -> Usage {
         let counts = &self.shared.counts;
+        let (objects, index_bytes) = {
+            let index = self.shared.index();
+            (index.len(), index.bytes())
+        };
         Usage {
-            objects: u64::try_from(self.shared.index().len()).unwrap_or(u64::MAX),
+            objects: u64::try_from(objects).unwrap_or(u64::MAX),
             bytes: self.shared.used(),
             capacity: self.shared.capacity,
+            index_bytes: u64::try_from(index_bytes).unwrap_or(u64::MAX),
+            memory_bytes: self.shared.live.bytes(),
             evictions: counts.evictions.load(Relaxed),
+            trimmed_bytes: counts.trimmed_bytes.load(Relaxed),
             corrupt_blocks: counts.corrupt_blocks.load(Relaxed),
             write_errors: counts.write_errors.load(Relaxed),
         }
     }
 
-    fn retire(&self, rep: Option<Arc<Representation>>) -> bool {
-        rep.is_some_and(|rep| {
-            self.shared.retire(&rep);
-            true
-        })
+    /// Whether it is packed: one block, and small with its head.
+    fn is_small(&self, length: u64, head_len: usize) -> bool {
+        let head = u64::try_from(head_len).unwrap_or(u64::MAX);
+        length <= u64::from(self.block_bytes) && length.saturating_add(head) <= PACKED_BYTES_MAX
+    }
+
+    fn create_file(&self, place: Place, length: u64) -> Result<Body, WriteError> {
+        let (shared, path) = (&self.shared, place.path(Part::Body));
+        let disk = &shared.disk;
+        let file = shared
+            .with_file_to_spare(|| disk.create_new(&path))
+            .map_err(|error| shared.refused("create a file", error))?;
+        if let Err(error) = disk.set_len(&file, length) {
+            // An empty file under a name that is not used again; the next start sweeps it up.
+            let _ = shared.remove_file(place, Part::Body);
+            return Err(shared.refused("size a file", error));
+        }
+        shared.note_changed();
+        let blocks = meta::block_count(length, self.block_bytes).unwrap_or(0);
+        Ok(Body::File(FileBody::create(blocks, file)))
     }
 }
 
 impl Shared {
     /// Makes exactly this representation a miss. Blocks.
     pub(crate) fn discard(&self, place: Place) -> bool {
-        let rep = self.index_mut().remove_place(place);
-        rep.is_some_and(|rep| {
-            self.retire(&rep);
-            true
-        })
+        let mut index = self.index_mut();
+        let Some(spot) = index.remove(place) else { return false };
+        let rep = self.live.remove(place);
+        self.note_gone(place, spot);
+        drop(index);
+        self.retire(place, spot, rep);
+        true
     }
 
-    /// Takes a representation that has left the index off the disk, now or with the remains.
-    fn retire(&self, rep: &Representation) {
-        if let Err(error) = rep.retire() {
-            self.refused("remove a file", error);
+    /// Takes what has left the index off the disk, now or with the remains, and makes sure that a
+    /// kill does not bring it back.
+    fn retire(&self, place: Place, spot: Spot, rep: Option<Arc<Representation>>) {
+        match rep {
+            Some(rep) => {
+                if let Err(error) = rep.retire() {
+                    self.refused("remove a file", error);
+                }
+            }
+            None => {
+                if let Err(error) = self.remove_file(place, Part::Meta) {
+                    self.refused("remove a file", error);
+                }
+                self.leave_file(place, spot);
+            }
         }
+        // What is refused is written later: counted where it happens.
+        let _ = self.write_log();
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
         // Representations know the shared part and the other way round: cut the circle.
-        let held = self.shared.index_mut().clear();
-        drop(held);
+        self.shared.live.clear();
     }
 }
 
@@ -186,15 +256,26 @@ impl std::fmt::Debug for Store {
     }
 }
 
-/// Bytes of a store that can hold this representation and nothing else: the marker, all blocks, the
-/// metadata and its next version beside it. `None`: more than any format or disk has.
-fn room_bytes(length: u64, block_bytes: u32, head_len: usize) -> Option<u64> {
+/// Bytes of a store that can hold this representation and nothing else: all blocks, the metadata and
+/// its next version beside it, and what every store has. `None`: more than any format or disk has.
+fn room_bytes(length: u64, block_bytes: u32, head_len: usize, capacity: u64) -> Option<u64> {
     let count = meta::block_count(length, block_bytes)?;
     let last = length.checked_rem(u64::from(block_bytes))?;
     let whole = length.checked_sub(last)?;
     let body = whole.checked_add(units(last))?.checked_add(map_bytes(count))?;
     let meta = units(meta::image_bytes(head_len, usize::try_from(count).ok()?));
-    body.checked_add(meta.checked_mul(2)?)?.checked_add(meta::UNIT_BYTES)
+    body.checked_add(meta.checked_mul(2)?)?.checked_add(base_bytes(capacity))
+}
+
+/// The same for a packed one: its record, perhaps across one unit more, and the next one.
+fn small_room_bytes(length: u64, head_len: usize, capacity: u64) -> Option<u64> {
+    let record = units(record_bytes(head_len, length)).checked_add(UNIT_BYTES)?;
+    record.checked_mul(2)?.checked_add(base_bytes(capacity))
+}
+
+/// What every store of this size has: the marker, its log, and what is kept for making room.
+fn base_bytes(capacity: u64) -> u64 {
+    UNIT_BYTES.saturating_add(log_bytes_max(capacity)).saturating_add(segment_bytes(capacity))
 }
 
 fn check_head(head: &Bytes) -> Result<(), WriteError> {

@@ -69,6 +69,8 @@ struct State {
     /// Operations that change something until the process is dead.
     left: Option<u64>,
     dice: Dice,
+    /// The file system cannot make holes.
+    no_holes: bool,
     next_id: u64,
     /// Inode number of a file that exists now -> its history.
     by_inode: HashMap<u64, u64>,
@@ -108,6 +110,7 @@ impl FaultDisk {
             faults: Faults::default(),
             left: None,
             dice,
+            no_holes: false,
             next_id: 0,
             by_inode: HashMap::new(),
             folders: HashSet::new(),
@@ -128,6 +131,12 @@ impl FaultDisk {
     /// nothing works any more: the process is dead.
     pub fn die_after(&self, operations: u64) {
         self.state().left = Some(operations);
+    }
+
+    /// A file system that cannot give back parts of files.
+    pub fn without_holes(self) -> Self {
+        self.state().no_holes = true;
+        self
     }
 
     /// Whether the death of [`Self::die_after`] has come.
@@ -295,6 +304,19 @@ impl Disk for FaultDisk {
         self.record(file, Change::SetLen(len))
     }
 
+    fn punch(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        if self.state().no_holes {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if !self.state().spend(|faults| faults.writes)? {
+            return Err(dead());
+        }
+        let end = file.metadata()?.len().min(offset.saturating_add(len));
+        make_hole(file, offset, end)?;
+        let zeros = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
+        self.record(file, Change::Write(offset, vec![0; zeros]))
+    }
+
     fn sync(&self, file: &File) -> io::Result<()> {
         let mut state = self.state();
         if !state.spend(|faults| faults.syncs)? {
@@ -456,6 +478,21 @@ impl Change {
             }
         }
     }
+}
+
+/// A hole by safe means: what is behind it is cut off and written again, but for what is zero.
+fn make_hole(file: &File, start: u64, end: u64) -> io::Result<()> {
+    let len = file.metadata()?.len();
+    let mut behind = vec![0; usize::try_from(len.saturating_sub(end)).unwrap_or(0)];
+    file.read_exact_at(&mut behind, end)?;
+    file.set_len(start)?;
+    file.set_len(len)?;
+    for (unit, at) in behind.chunks(4096).zip((end..).step_by(4096)) {
+        if unit.iter().any(|byte| *byte != 0) {
+            file.write_all_at(unit, at)?;
+        }
+    }
+    Ok(())
 }
 
 fn dead() -> io::Error {
