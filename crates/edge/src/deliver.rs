@@ -163,7 +163,10 @@ impl Delivery {
         let block = geometry.block_of(range.start);
         let len = range.end.saturating_sub(range.start);
         for _ in 0..=LOSSES_MAX {
-            self.verify(block).await;
+            self.prepare(block).await;
+            if let Some(body) = self.object.rep.memory() {
+                return Ok(counted(slice(&body, range)));
+            }
             let extent = self.object.rep.extent(range.start, len.min(EXTENT_BYTES_MAX));
             if let Some(extent) = extent {
                 let len = extent.len;
@@ -184,14 +187,27 @@ impl Delivery {
         Err(Failure::Disk)
     }
 
-    /// The first use of a block after a start compares its checksum, off the workers.
-    async fn verify(&self, block: u32) {
-        if self.object.rep.verify_pending(block) {
-            let rep = Arc::clone(&self.object.rep);
+    /// Off the workers: the first use of a block after a start compares its checksum, and a small
+    /// object that is asked for often comes into memory.
+    async fn prepare(&self, block: u32) {
+        let rep = &self.object.rep;
+        if rep.verify_pending(block) {
+            let rep = Arc::clone(rep);
             // A failed block has become a miss, and so is one whose check did not run.
             let _ = tokio::task::spawn_blocking(move || rep.verify(block)).await;
         }
+        if rep.wants_memory() {
+            let rep = Arc::clone(rep);
+            // Without it the bytes come from the file.
+            let _ = tokio::task::spawn_blocking(move || rep.load_memory()).await;
+        }
     }
+}
+
+/// The bytes of a range of a body that is in memory.
+fn slice(body: &Bytes, range: Range<u64>) -> Bytes {
+    let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
+    body.slice(at(range.start)..at(range.end).max(at(range.start)))
 }
 
 fn copy_max(len: u64) -> usize {

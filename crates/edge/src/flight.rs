@@ -138,7 +138,8 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
         return Seat::Joined(Arc::clone(flight));
     }
     // An answer may have come between the look and now: asking again would fetch it twice.
-    let current = edge.find(&ask.project, &ask.target, ask.base, &ask.headers);
+    let current = edge.find_now(&ask.project, &ask.target, ask.base, &ask.headers);
+    let Ok(current) = current else { return Seat::Stale };
     let same = match (&current.object, &ask.held) {
         _ if current.key != key => false,
         (None, None) => true,

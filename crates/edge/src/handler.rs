@@ -151,9 +151,9 @@ struct Asked<'a> {
 
 impl Asked<'_> {
     /// Looks up what is held.
-    fn look(&mut self) -> Option<Object> {
+    async fn look(&mut self) -> Option<Object> {
         let (target, headers) = (&self.request.target, &self.headers);
-        let found = self.edge.find(&self.project, target, self.base, headers);
+        let found = self.edge.find(&self.project, target, self.base, headers).await;
         (self.key, self.selecting) = (found.key, found.selecting);
         found.object
     }
@@ -210,7 +210,7 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
 
 async fn round(asked: &mut Asked<'_>) -> Round {
     let now = clock::now();
-    let held = asked.look().map(Arc::new);
+    let held = asked.look().await.map(Arc::new);
     let Asked { edge, project, key, request, .. } = &*asked;
     let memo = edge.memo(project, &request.target, key);
     let step = next_step(request, held.as_ref().map(|o| &o.head), now, &project.caching);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_headers};
 use rt::{Shutdown, clock};
-use store::{Key, Representation, Store, WriteError};
+use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::complaints::Complaints;
@@ -20,6 +20,9 @@ use crate::project::{Project, Projects};
 use crate::purge::{Purges, Verdict};
 use crate::stores::Stores;
 use crate::upstream::Upstream;
+
+/// How often one request has something loaded that then has gone again.
+const LOADS_MAX: usize = 4;
 
 /// The edge.
 #[derive(Debug)]
@@ -54,6 +57,10 @@ pub(crate) struct Found {
     pub(crate) selecting: Selecting,
     pub(crate) object: Option<Object>,
 }
+
+/// Something of a key is held and has to be loaded first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OnDisk(Key);
 
 /// The right to one block buffer.
 #[derive(Debug)]
@@ -139,24 +146,64 @@ impl Edge {
         }));
     }
 
-    /// What is held for a request with these fields. A miss is also what was purged, what has a head
-    /// that cannot be read, and what can never be finished: parts of it cannot be joined to further
-    /// ones, and the answer that filled it has ended.
-    pub(crate) fn find(
+    /// What is held for a request with these fields, read from the disk off the workers if need be. A
+    /// miss is also what was purged, what cannot be read, and what can never be finished: parts of it
+    /// cannot be joined to further ones, and the answer that filled it has ended.
+    pub(crate) async fn find(
         &self,
         project: &Arc<Project>,
         target: &Target,
         base: Key,
         client: &HeaderMap,
     ) -> Found {
-        let mut rep = self.store(&base).get(&base);
+        let (mut unreadable, mut loads) = (Vec::new(), 0usize);
+        loop {
+            let key = match self.find_among(&unreadable, project, target, base, client) {
+                Ok(found) => return found,
+                Err(OnDisk(key)) => key,
+            };
+            let store = Arc::clone(self.store(&key));
+            let loaded = tokio::task::spawn_blocking(move || store.load(&key).is_some()).await;
+            loads = loads.saturating_add(1);
+            // One that was read and has gone again, time after time, is as good as unread.
+            if !loaded.unwrap_or(false) || loads >= LOADS_MAX {
+                unreadable.push(key);
+            }
+        }
+    }
+
+    /// The same for who must not wait: as far as it is in memory.
+    pub(crate) fn find_now(
+        &self,
+        project: &Arc<Project>,
+        target: &Target,
+        base: Key,
+        client: &HeaderMap,
+    ) -> Result<Found, OnDisk> {
+        self.find_among(&[], project, target, base, client)
+    }
+
+    fn find_among(
+        &self,
+        unreadable: &[Key],
+        project: &Arc<Project>,
+        target: &Target,
+        base: Key,
+        client: &HeaderMap,
+    ) -> Result<Found, OnDisk> {
+        let get = |key: Key| match self.store(&key).look_up(&key) {
+            Held::Ready(rep) => Ok(Some(rep)),
+            Held::OnDisk if !unreadable.contains(&key) => Err(OnDisk(key)),
+            Held::OnDisk | Held::Absent => Ok(None),
+        };
+        let mut rep = get(base)?;
         let record = rep.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
         let (mut key, carried) = (base, &project.request_fields);
         let selecting = match &record {
             None => Selecting::of(carried, client),
             Some(record) => {
                 key = Key(record.key(&base.0, client));
-                rep = self.store(&key).get(&key);
+                rep = get(key)?;
                 Selecting::of(carried.iter().chain(record.names()), client)
             }
         };
@@ -175,7 +222,7 @@ impl Edge {
                 || self.fillings.is_filling(&object);
             usable.then_some(object)
         });
-        Found { key, selecting, object }
+        Ok(Found { key, selecting, object })
     }
 
     /// The disk of a key.

@@ -101,10 +101,13 @@ impl Disk {
         metrics: &Metrics,
     ) -> Result<Self, StoresError> {
         let StoreParams { path, size, block_bytes } = params.clone();
-        let settings = store::Params { capacity: size, block_bytes };
+        let settings = store::Params { capacity: size, block_bytes, memory: store::Params::MEMORY };
         let store = Store::open(disk, settings)
             .map_err(|source| StoresError::Open { path: path.clone(), source })?;
         let label = path.display().to_string();
+        if let Some(version) = store.emptied_version() {
+            tracing::warn!(store = label, version, "a store of an old format was emptied");
+        }
         let gauges = [&edge::STORE_OBJECTS, &edge::STORE_BYTES, &edge::STORE_CAPACITY]
             .map(|metric| metrics.gauge(metric, &[&label]));
         let counters = [&edge::STORE_EVICTIONS, &edge::STORE_CORRUPT, &edge::STORE_WRITE_ERRORS]

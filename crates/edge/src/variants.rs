@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use http_cache::{NoCache, Place, Reply, StoredHead, Variants, varying};
 use rt::clock;
-use store::Key;
+use store::{Held, Key};
 
 use crate::fetch::Ask;
 use crate::question::Question;
@@ -36,7 +36,7 @@ pub(crate) async fn settle(
     let noting = tokio::task::spawn_blocking(move || {
         let _one_writer = edge.records.lock().unwrap_or_else(PoisonError::into_inner);
         let store = edge.store(&base);
-        let former = store.get(&base);
+        let former = store.load(&base);
         let known = former.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
         let place = Place::of(&base.0, known.as_ref(), (&client, &sent), &reply, clock::now())?;
         let Place::Variant { mut record, key, suits } = place else {
@@ -57,7 +57,7 @@ pub(crate) async fn settle(
 }
 
 fn is_held(edge: &Edge, key: Key) -> bool {
-    edge.store(&key).get(&key).is_some()
+    !matches!(edge.store(&key).look_up(&key), Held::Absent)
 }
 
 /// Whether a representation that was confirmed under a newer head still belongs where it stands: what

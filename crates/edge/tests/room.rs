@@ -103,6 +103,9 @@ impl Disk for Slow {
     fn set_len(&self, file: &File, len: u64) -> io::Result<()> {
         self.disk.set_len(file, len)
     }
+    fn punch(&self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        self.disk.punch(file, offset, len)
+    }
     fn sync(&self, file: &File) -> io::Result<()> {
         self.disk.sync(file)
     }

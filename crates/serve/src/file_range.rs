@@ -26,7 +26,15 @@ pub struct FileRange {
     offset: u64,
     len: u64,
     /// Keeps the blocks of a store where they are, and says when one is lost all the same.
-    pin: Option<Arc<Representation>>,
+    pin: Option<Part>,
+}
+
+/// What a range of a store is part of.
+#[derive(Clone, Debug)]
+struct Part {
+    rep: Arc<Representation>,
+    /// Where the body begins in the file.
+    start: u64,
 }
 
 impl FileRange {
@@ -51,13 +59,15 @@ impl FileRange {
     /// perhaps a hole.
     fn is_good(&self, bytes: usize) -> bool {
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        self.pin.as_ref().is_none_or(|rep| rep.still_holds(self.offset, bytes))
+        let still_holds =
+            |part: &Part| part.rep.still_holds(self.offset.saturating_sub(part.start), bytes);
+        self.pin.as_ref().is_none_or(still_holds)
     }
 
     /// The next bytes cannot be read: a store looks at them again before it counts on them.
     fn doubt(&self) {
-        if let Some(rep) = &self.pin {
-            rep.doubt(self.offset, 1);
+        if let Some(Part { rep, start }) = &self.pin {
+            rep.doubt(self.offset.saturating_sub(*start), 1);
         }
     }
 
@@ -70,8 +80,9 @@ impl FileRange {
 
 impl From<store::Extent> for FileRange {
     fn from(extent: store::Extent) -> Self {
-        let store::Extent { file, offset, len, representation } = extent;
-        Self { file, offset, len, pin: Some(representation) }
+        let store::Extent { file, offset, at, len, representation } = extent;
+        let start = offset.saturating_sub(at);
+        Self { file, offset, len, pin: Some(Part { rep: representation, start }) }
     }
 }
 
@@ -217,7 +228,8 @@ mod tests {
     /// A store of one object of two blocks, and its body file.
     fn held() -> (tempfile::TempDir, Store, Arc<Representation>, File) {
         let folder = tempfile::tempdir().unwrap();
-        let params = Params { capacity: ByteCount(1 << 20), block_bytes: 4096 };
+        let params =
+            Params { capacity: ByteCount(1 << 20), block_bytes: 4096, memory: Params::MEMORY };
         let store = Store::open(Arc::new(FsDisk::new(folder.path())), params).unwrap();
         let rep = store.create(Key([7; 16]), Bytes::new(), 8192).unwrap();
         for block in 0..2 {

@@ -14,13 +14,13 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::entry::Change;
 use crate::index::{Candidate, Index, Spot, Thing};
 use crate::live::Taken;
+use crate::meta::UNIT_BYTES;
 use crate::names::{Part, Place, segment_path};
 use crate::packed::read_record;
 use crate::representation::{Body, Representation};
 use crate::segments::{Purse, Segment};
 use crate::shared::{Remains, Shared, WriteError};
 use crate::sieve::Fate;
-use crate::meta::UNIT_BYTES;
 
 /// Members of a segment looked at under one lock of the index.
 const BATCH: usize = 256;

@@ -142,10 +142,8 @@ impl Shared {
     ) -> Result<Arc<Representation>, Trouble> {
         let lost = Trouble::Lost { corrupt: false };
         let segment = self.segments.get(segment).ok_or(lost)?;
-        let bytes =
-            read_record(self, &segment, offset, len).map_err(|error| trouble(&error))?;
-        let record =
-            Record::decode(place, &bytes).map_err(|_| Trouble::Lost { corrupt: true })?;
+        let bytes = read_record(self, &segment, offset, len).map_err(|error| trouble(&error))?;
+        let record = Record::decode(place, &bytes).map_err(|_| Trouble::Lost { corrupt: true })?;
         let body_at = FIXED_BYTES.saturating_add(record.head.len());
         let body_at = u32::try_from(body_at).unwrap_or(u32::MAX);
         // Asked for again: this is at least the second time.

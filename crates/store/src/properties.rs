@@ -121,7 +121,11 @@ impl Run {
     }
 
     fn reopen(&mut self) {
-        let params = Params { capacity: ByteCount(self.capacity), block_bytes: BLOCK, memory: Params::MEMORY };
+        let params = Params {
+            capacity: ByteCount(self.capacity),
+            block_bytes: BLOCK,
+            memory: Params::MEMORY,
+        };
         self.store = Some(Store::open(self.disk.clone(), params).unwrap());
     }
 

@@ -27,7 +27,13 @@ pub(crate) struct Record {
 }
 
 /// The bytes of a record.
-pub(crate) fn encode(place: Place, block_bytes: u32, head: &[u8], body: &[u8], crc: u32) -> Vec<u8> {
+pub(crate) fn encode(
+    place: Place,
+    block_bytes: u32,
+    head: &[u8],
+    body: &[u8],
+    crc: u32,
+) -> Vec<u8> {
     let len = FIXED_BYTES.saturating_add(head.len()).saturating_add(body.len());
     let mut out = Vec::with_capacity(len);
     out.extend_from_slice(&RECORD_MAGIC);

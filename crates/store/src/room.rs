@@ -85,7 +85,11 @@ fn bench(capacity_units: u64) -> Bench {
     let folder = TempDir::new().unwrap();
     let disk = FaultDisk::new(folder.path(), Dice::seeded(1));
     let disk = Arc::new(Hooked { disk, during_sync: Mutex::default() });
-    let params = Params { capacity: ByteCount(capacity_units * BLOCK), block_bytes: BLOCK as u32, memory: Params::MEMORY };
+    let params = Params {
+        capacity: ByteCount(capacity_units * BLOCK),
+        block_bytes: BLOCK as u32,
+        memory: Params::MEMORY,
+    };
     let store = Arc::new(Store::open(Arc::clone(&disk) as Arc<dyn Disk>, params).unwrap());
     Bench { _folder: folder, disk, store }
 }

@@ -6,9 +6,9 @@ use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
+use crate::meta::UNIT_BYTES;
 use crate::names::segment_path;
 use crate::shared::{Shared, WriteError, lock, units};
-use crate::meta::UNIT_BYTES;
 
 /// How many names that are taken are passed over in one go.
 const TAKEN_MAX: u32 = 64;
@@ -165,9 +165,7 @@ impl Shared {
         let at = appending.len;
         let grown = units(at.saturating_add(len)).saturating_sub(segment.reserved());
         segment.reserved.fetch_add(grown, Relaxed);
-        let written = segment
-            .file(self)
-            .and_then(|file| self.disk.write_all_at(file, record, at));
+        let written = segment.file(self).and_then(|file| self.disk.write_all_at(file, record, at));
         written.map_err(|error| (self.refused("write a packed object", error), grown))?;
         self.note_changed();
         appending.len = at.saturating_add(len);
@@ -183,9 +181,7 @@ impl Shared {
             match self.with_file_to_spare(|| self.disk.create_new(&path)) {
                 Ok(file) => break (number, file),
                 // A power loss can bring files back whose numbers were forgotten.
-                Err(error)
-                    if error.kind() == io::ErrorKind::AlreadyExists && taken < TAKEN_MAX =>
-                {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < TAKEN_MAX => {
                     taken += 1;
                 }
                 Err(error) => return Err(self.refused("create a file", error)),

@@ -14,18 +14,12 @@ const FOLDERS_EACH: u16 = 16;
 const FOLDERS: u16 = 256;
 
 /// How far the sweep has come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// The next folder; all are done when it is none.
     next: u16,
     /// Ids below this one are of the past.
     first_id: u64,
-}
-
-impl Default for Sweep {
-    fn default() -> Self {
-        Self { next: 0, first_id: 0 }
-    }
 }
 
 impl Shared {

@@ -35,7 +35,11 @@ impl Bench {
     }
 
     fn try_open(&self) -> Result<Store, OpenError> {
-        let params = Params { capacity: ByteCount(self.capacity), block_bytes: BLOCK as u32, memory: Params::MEMORY };
+        let params = Params {
+            capacity: ByteCount(self.capacity),
+            block_bytes: BLOCK as u32,
+            memory: Params::MEMORY,
+        };
         Store::open(self.disk.clone(), params)
     }
 
@@ -480,7 +484,11 @@ fn rubbish_is_swept_up_and_strangers_are_left_alone() {
     assert!(mine.exists());
     fs::remove_file(mine).unwrap();
     assert_eq!(bench.files(), ["README".to_owned(), name.clone(), name + ".m"]);
-    assert_eq!(store.create(B, Bytes::new(), 1).unwrap().place().id, (1 << 20) + 1, "ids are not used again");
+    assert_eq!(
+        store.create(B, Bytes::new(), 1).unwrap().place().id,
+        (1 << 20) + 1,
+        "ids are not used again"
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Reading files from the page cache only, and writing a whole file system back.
+//! Reading files from the page cache only, making holes in them, and writing a whole file system back.
 
 use std::fs::File;
 use std::io;
@@ -46,6 +46,33 @@ pub fn sync_file_system(file: &File) -> io::Result<()> {
     }
 }
 
+/// Gives the bytes `offset..offset + len` of a file back to the file system (`fallocate(2)` with
+/// `FALLOC_FL_PUNCH_HOLE`); they read as zeros afterwards, and the file keeps its length. Blocks.
+///
+/// # Errors
+/// [`io::ErrorKind::Unsupported`] when the file system cannot; others as `fallocate(2)` has them.
+pub fn punch_hole(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let number = |bytes: u64| {
+        libc::off_t::try_from(bytes)
+            .map_err(|_| io::Error::new(io::ErrorKind::InvalidInput, "file offset above 2^63"))
+    };
+    let (offset, len) = (number(offset)?, number(len)?);
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    loop {
+        // SAFETY: the call takes nothing but numbers and a descriptor, which is open because `file`
+        // is borrowed.
+        if unsafe { libc::fallocate(file.as_raw_fd(), mode, offset, len) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => {}
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Err(io::ErrorKind::Unsupported.into()),
+            _ => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::Write;
@@ -81,6 +108,23 @@ mod tests {
         }
         let far = read_nowait(&file, u64::MAX, &mut [0]).unwrap_err();
         assert_eq!(far.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_hole_reads_as_zeros_and_leaves_the_rest() {
+        let path = std::env::temp_dir().join(format!("sys-hole-{}", std::process::id()));
+        let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file.write_all(&[7; 3 * 4096]).unwrap();
+        match punch_hole(&file, 4096, 4096) {
+            Ok(()) => {
+                let mut bytes = vec![0xee; 3 * 4096];
+                std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0).unwrap();
+                let unit = |n: usize| bytes[n * 4096..(n + 1) * 4096].to_vec();
+                assert_eq!([unit(0), unit(1), unit(2)], [[7; 4096], [0; 4096], [7; 4096]]);
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::Unsupported),
+        }
     }
 
     #[test]

@@ -20,4 +20,4 @@ pub mod socket;
 
 pub use beneath::open_beneath;
 pub use datagram::{Batch, Datagram, Sent};
-pub use file::{read_nowait, sync_file_system};
+pub use file::{punch_hole, read_nowait, sync_file_system};

@@ -50,7 +50,7 @@ pub(crate) async fn look(
     whole: bool,
 ) -> Found<Version> {
     for _ in 0..TRIES_MAX {
-        let Some(ask) = ask(edge, project, target) else { break };
+        let Some(ask) = ask(edge, project, target).await else { break };
         let flight = match flight::join(edge, ask) {
             Seat::First(flight) => flight,
             Seat::Joined(flight) => {
@@ -103,12 +103,12 @@ pub(crate) async fn look(
 }
 
 /// A plain GET for everything.
-fn ask(edge: &Edge, project: &Arc<Project>, target: &Target) -> Option<Ask> {
+async fn ask(edge: &Edge, project: &Arc<Project>, target: &Target) -> Option<Ask> {
     let uri: Uri = target.as_str().parse().ok()?;
     let headers = HeaderMap::new();
     let request = Request::parse(&Method::GET, &uri, &headers).ok()?;
     let base = Key(key(&project.name, target));
-    let seen = edge.find(project, target, base, &headers);
+    let seen = edge.find(project, target, base, &headers).await;
     Some(Ask {
         project: Arc::clone(project),
         target: target.clone(),

@@ -101,7 +101,7 @@ async fn purge(edge: &Arc<Edge>, body: &[u8]) -> Result<Value, Refusal> {
     let mode = if asked.soft { Mode::Soft } else { Mode::Hard };
     // Looked at before it may be gone.
     let held = match &scope {
-        Scope::Url(target) => Some(held(edge, &project, target)),
+        Scope::Url(target) => Some(held(edge, &project, target).await),
         Scope::Prefix(_) | Scope::Project => None,
     };
     let mut at_ms = clock::now().wall_ms;
@@ -179,17 +179,15 @@ fn scope_of(path: &str) -> Result<Scope, Refusal> {
 
 /// What is held under a target for a request without fields: `null`, or its size, how long ago it was
 /// confirmed, and whether all of it is there.
-fn held(edge: &Edge, project: &Arc<Project>, target: &str) -> Value {
-    let found = Target::parse(target.as_bytes()).ok().and_then(|target| {
-        let base = Key(http_cache::key(&project.name, &target));
-        edge.find(project, &target, base, &HeaderMap::new()).object
-    });
-    found.map_or(Value::Null, |object| {
-        let age_ms = clock::now().wall_ms.saturating_sub(object.head.response_ms);
-        json!({
-            "status": object.head.status.as_u16(), "bytes": object.rep.length(),
-            "complete": object.rep.is_complete(), "confirmed_s_ago": age_ms / 1000,
-        })
+async fn held(edge: &Edge, project: &Arc<Project>, target: &str) -> Value {
+    let Ok(target) = Target::parse(target.as_bytes()) else { return Value::Null };
+    let base = Key(http_cache::key(&project.name, &target));
+    let found = edge.find(project, &target, base, &HeaderMap::new()).await;
+    let Some(object) = found.object else { return Value::Null };
+    let age_ms = clock::now().wall_ms.saturating_sub(object.head.response_ms);
+    json!({
+        "status": object.head.status.as_u16(), "bytes": object.rep.length(),
+        "complete": object.rep.is_complete(), "confirmed_s_ago": age_ms / 1000,
     })
 }
 
