@@ -25,18 +25,14 @@ pub(crate) fn text(status: StatusCode, words: &str) -> Response<Body> {
     response
 }
 
-/// Seconds after which a client may ask again when this edge knows no projects yet.
-const NO_MAP_RETRY_S: u32 = 5;
-
-/// There is no node map yet: nobody knows what is served here, and that will not last.
-pub(crate) fn no_node_map() -> Response<Body> {
-    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "no node map yet");
-    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(NO_MAP_RETRY_S));
-    response
-}
-
 /// An error about what stands behind us, with `Cache-Status` and `Proxy-Status`.
-pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool) -> Response<Body> {
+/// `forward`: why it was asked.
+pub(crate) fn gateway_error(
+    edge: &Edge,
+    why: Failure,
+    master: &str,
+    forward: Forward,
+) -> Response<Body> {
     let status =
         if why.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
     let words = match why {
@@ -44,7 +40,6 @@ pub(crate) fn gateway_error(edge: &Edge, why: Failure, master: &str, held: bool)
         _ => "no master of this content could be asked",
     };
     let mut response = text(status, words);
-    let forward = if held { Forward::Partial } else { Forward::UriMiss };
     let fwd_status = match why {
         Failure::Status(status) => StatusCode::from_u16(status).ok(),
         _ => None,
@@ -63,14 +58,6 @@ pub(crate) fn negative(edge: &Edge, status: StatusCode) -> Response<Body> {
     let mut response = text(status, "the masters of this content answered with this error lately");
     let cache_status = CacheStatus::hit().with_detail("negative");
     cache_status.add(response.headers_mut(), &edge.me);
-    response
-}
-
-/// CDN-Loop names us (RFC 8586).
-pub(crate) fn looped(edge: &Edge) -> Response<Body> {
-    let mut response = text(StatusCode::LOOP_DETECTED, "this request has been here before");
-    let value = proxy_status(&edge.me, ProxyError::ProxyLoopDetected, None, None);
-    response.headers_mut().append(PROXY_STATUS, value);
     response
 }
 

@@ -3,6 +3,8 @@
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
 
+use crate::refusal::Refusal;
+
 /// How a request of a client ended, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
@@ -36,6 +38,8 @@ impl Served {
 #[derive(Debug)]
 pub(crate) struct Counters {
     requests: Vec<(Served, Counter)>,
+    /// By the word of the refusal.
+    refused: Vec<(&'static str, Counter)>,
     pub(crate) sent: Counter,
     pub(crate) fills: Counter,
     pub(crate) filled: Counter,
@@ -48,6 +52,10 @@ impl Counters {
         let of = |word: &str| metrics.counter(&edge::REQUESTS, &[word]);
         Self {
             requests: Served::ALL.iter().map(|(served, word)| (*served, of(word))).collect(),
+            refused: Refusal::WORDS
+                .iter()
+                .map(|word| (*word, metrics.counter(&edge::REFUSED, &[word])))
+                .collect(),
             sent: metrics.counter(&edge::SENT, &[]),
             fills: metrics.counter(&edge::FILLS, &[]),
             filled: metrics.counter(&edge::FILLED, &[]),
@@ -58,6 +66,13 @@ impl Counters {
 
     pub(crate) fn count(&self, served: Served) {
         if let Some((_, counter)) = self.requests.iter().find(|(s, _)| *s == served) {
+            counter.inc();
+        }
+    }
+
+    /// A request was refused for this reason.
+    pub(crate) fn count_refused(&self, word: &str) {
+        if let Some((_, counter)) = self.refused.iter().find(|(w, _)| *w == word) {
             counter.inc();
         }
     }

@@ -55,7 +55,8 @@ pub(crate) async fn deliver(
         }
         kept = Some(reader);
     }
-    let plan = plan.by_cache(&object.head, now, &edge.me, &status);
+    let policy = object.project.rules(&object.target).policy;
+    let plan = plan.by_cache(&object.head, now, &policy, &edge.me, &status);
     let filled = kept.is_some();
     let length = plan.pieces.iter().map(http_cache::Piece::length).fold(0u64, u64::saturating_add);
     let body = if plan.pieces.is_empty() {

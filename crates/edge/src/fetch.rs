@@ -6,14 +6,16 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use fill::{Failure, Geometry, MasterId, RunId};
 use http::{HeaderMap, StatusCode};
 use http_cache::errors::{Meaning, may_replace, meaning};
+use http_cache::hygiene::CDN_LOOP;
 use http_cache::{
-    ContentRange, NoCache, Request, Selecting, StoredHead, Target, asks_nothing_else, merge_304,
-    range_headers, same_representation, storable,
+    ContentRange, NoCache, Policy, Request, Selecting, StoredHead, Target, asks_nothing_else,
+    merge_304, range_headers, same_representation, storable,
 };
 use rt::clock;
 use store::Key;
@@ -54,10 +56,15 @@ pub(crate) struct Ask {
     pub(crate) headers: HeaderMap,
     /// Those of its fields that masters are told.
     pub(crate) selecting: Selecting,
+    /// What the project says of the target.
+    pub(crate) policy: Policy,
     /// What is held and to be confirmed.
     pub(crate) held: Option<Arc<Object>>,
     /// Whether that may be served when nobody can be asked.
     pub(crate) stale_on_error: bool,
+    /// Something changed on the masters while it was under way: what it brings is confirmed before
+    /// others use it.
+    pub(crate) is_doubtful: Arc<AtomicBool>,
 }
 
 type Answered = (Outcome, Option<Payload>);
@@ -67,6 +74,7 @@ type Answered = (Outcome, Option<Payload>);
 enum Trouble {
     Silent(MasterId, Failure),
     Reply(Box<Answer>),
+    Refused(Box<Answer>),
     Gone(Box<Answer>),
 }
 
@@ -75,7 +83,9 @@ impl Trouble {
         match self {
             Self::Silent(_, Failure::Status(status)) => StatusCode::from_u16(*status).ok(),
             Self::Silent(..) => None,
-            Self::Reply(answer) | Self::Gone(answer) => Some(answer.parts.status),
+            Self::Reply(answer) | Self::Refused(answer) | Self::Gone(answer) => {
+                Some(answer.parts.status)
+            }
         }
     }
 
@@ -83,7 +93,8 @@ impl Trouble {
         match self {
             Self::Silent(..) => 0,
             Self::Reply(_) => 1,
-            Self::Gone(_) => 2,
+            Self::Refused(_) => 2,
+            Self::Gone(_) => 3,
         }
     }
 }
@@ -135,10 +146,16 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
                 question.range = None;
                 tried.pop();
             }
+            // Some origins refuse what they do not have: S3 without the right to list.
+            Meaning::Refused if status == StatusCode::FORBIDDEN => {
+                ask.project.handle_ok(master);
+                note(&mut worst, Trouble::Refused(Box::new(answer)));
+            }
             Meaning::Good | Meaning::Refused => {
                 ask.project.handle_ok(master);
                 return accept(edge, &ask, &question, answer, flight).await;
             }
+            // Kept or not, another master may have it already: one that lags hides nothing.
             Meaning::Gone => {
                 ask.project.handle_ok(master);
                 note_error(edge, &ask, &answer);
@@ -153,6 +170,7 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
         }
     }
     match worst {
+        Some(Trouble::Refused(answer)) => accept(edge, &ask, &question, *answer, flight).await,
         // All masters were asked: an error that says how long it lasts is kept.
         Some(Trouble::Gone(answer) | Trouble::Reply(answer)) if is_kept(&ask, &answer) => {
             accept(edge, &ask, &question, *answer, flight).await
@@ -178,12 +196,14 @@ fn note(worst: &mut Option<Trouble>, trouble: Trouble) {
 /// Books an error answer against the key, unless it is one that can be kept.
 fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     let (now, status) = (clock::now(), answer.parts.status);
-    if is_kept(ask, answer) {
+    // Not either what may be an answer to this client's marks: it says nothing to others.
+    let is_own = status == StatusCode::LOOP_DETECTED && ask.headers.contains_key(CDN_LOOP);
+    if is_own || is_kept(ask, answer) {
         return;
     }
     edge.memos.update(&ask.key, |memo| {
         if ask.held.is_none() {
-            memo.errors.handle_error(now, status);
+            memo.errors.handle_error(now, status, &ask.policy);
         } else if let Some(master) = ask.project.masters.get(answer.master)
             && meaning(status) == Meaning::Gone
         {
@@ -217,7 +237,7 @@ fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
 fn is_kept(ask: &Ask, answer: &Answer) -> bool {
     let status = answer.parts.status;
     let fits = ask.held.as_ref().is_none_or(|held| may_replace(held.head.status, status));
-    fits && storable(&ask.request, &answer.reply(), &ask.project.caching).is_ok()
+    fits && storable(&ask.request, &answer.reply(), &ask.policy).is_ok()
 }
 
 /// An answer with something to give.
@@ -229,7 +249,7 @@ async fn accept(
     flight: &Flight,
 ) -> Answered {
     let reply = answer.reply();
-    let head = match storable(&ask.request, &reply, &ask.project.caching) {
+    let head = match storable(&ask.request, &reply, &ask.policy) {
         Ok(head) => head,
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
@@ -352,13 +372,16 @@ async fn create(
     let (store, head_bytes) = (Arc::clone(edge.store(&key)), head.to_bytes());
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
     let (asked_key, selecting) = (ask.key, ask.selecting.clone());
-    let filler = Arc::clone(edge);
+    let (filler, is_doubtful) = (Arc::clone(edge), Arc::clone(&ask.is_doubtful));
     let creation = tokio::task::spawn_blocking(move || {
         store.create_with(key, head_bytes.clone(), length, |rep| {
             let rep = Arc::clone(rep);
             let object = Object { project, target, key, selecting, rep, head, head_bytes };
             filler.memos.clear(&asked_key);
             filler.memos.clear(&key);
+            if is_doubtful.load(Relaxed) {
+                filler.memos.update(&key, |memo| memo.suspect = true);
+            }
             Begun::new(&filler, Arc::new(object), from, part)
         })
     });
@@ -459,7 +482,9 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
         }
     }
     let payload = match worst {
-        Some(Trouble::Gone(answer) | Trouble::Reply(answer)) => Payload::Reply(answer, "error"),
+        Some(Trouble::Gone(answer) | Trouble::Refused(answer) | Trouble::Reply(answer)) => {
+            Payload::Reply(answer, "error")
+        }
         Some(Trouble::Silent(master, why)) => {
             let status = if why.is_timeout() {
                 StatusCode::GATEWAY_TIMEOUT
@@ -467,7 +492,9 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
                 StatusCode::BAD_GATEWAY
             };
             if ask.held.is_none() {
-                edge.memos.update(&ask.key, |memo| memo.errors.handle_error(now, status));
+                edge.memos.update(&ask.key, |memo| {
+                    memo.errors.handle_error(now, status, &ask.policy);
+                });
             }
             Payload::Failed(why, ask.project.master_name(master).to_owned())
         }

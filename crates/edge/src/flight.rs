@@ -6,6 +6,7 @@
 //! asks anew (E4).
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::StatusCode;
@@ -64,6 +65,10 @@ pub(crate) enum Payload {
 pub(crate) struct Flight {
     outcome: watch::Sender<Option<Outcome>>,
     payload: Mutex<Option<Payload>>,
+    /// The key of its target.
+    base: Key,
+    /// See [`Ask::is_doubtful`].
+    is_doubtful: Arc<AtomicBool>,
 }
 
 impl Flight {
@@ -124,6 +129,18 @@ impl Flights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// What questions about a target under way bring is for those who wait for it, and for nobody
+    /// later: they may have been asked before something changed.
+    pub(crate) fn doubt(&self, base: &Key) {
+        self.lock().retain(|_, flight| {
+            let is_doubtful = flight.base == *base;
+            if is_doubtful {
+                flight.is_doubtful.store(true, Relaxed);
+            }
+            !is_doubtful
+        });
+    }
+
     /// Questions in flight.
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
@@ -151,12 +168,23 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
     if !same {
         return Seat::Stale;
     }
-    let flight = Arc::new(Flight { outcome: watch::Sender::new(None), payload: Mutex::new(None) });
+    let flight = Arc::new(Flight {
+        outcome: watch::Sender::new(None),
+        payload: Mutex::new(None),
+        base: ask.base,
+        is_doubtful: Arc::clone(&ask.is_doubtful),
+    });
     flights.insert(key, Arc::clone(&flight));
     drop(flights);
     let landing = Landing { edge: Arc::clone(edge), key, flight: Arc::clone(&flight) };
     tokio::spawn(async move {
         let (outcome, payload) = fetch::fetch(&landing.edge, ask, &landing.flight).await;
+        if let Outcome::Ready(object, ..) = &outcome
+            && landing.flight.is_doubtful.load(Relaxed)
+        {
+            // Should the task not run, the process ends.
+            let _ = landing.edge.discarding(&object.key, Arc::clone(&object.rep)).await;
+        }
         landing.flight.leave(payload);
         landing.land(outcome);
     });

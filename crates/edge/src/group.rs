@@ -48,9 +48,14 @@ use crate::state::{Edge, Object};
 /// Questions of one group to masters at a time.
 const LOOKS_AT_ONCE: usize = 8;
 
+/// The part of the disks that the contents of one group may keep from eviction: one in so many bytes.
+const DISK_PART: u64 = 4;
+
 /// All groups of the edge, by project and name.
 #[derive(Debug)]
 pub(crate) struct Groups {
+    /// Bytes that the contents of one group may have.
+    bytes_max: u64,
     running: Mutex<HashMap<(Name, Name), Arc<Running>>>,
     metrics: Metrics,
 }
@@ -81,9 +86,10 @@ struct Figures {
 }
 
 impl Groups {
-    /// None yet.
-    pub(crate) fn new(metrics: &Metrics) -> Self {
-        Self { running: Mutex::default(), metrics: metrics.clone() }
+    /// None yet. `disk_bytes`: of all disks.
+    pub(crate) fn new(metrics: &Metrics, disk_bytes: u64) -> Self {
+        let bytes_max = disk_bytes / DISK_PART;
+        Self { bytes_max, running: Mutex::default(), metrics: metrics.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(Name, Name), Arc<Running>>> {
@@ -213,7 +219,13 @@ impl Running {
 
     /// Counts what became of the snapshot, and tells operators when it could not be replaced.
     fn note(&self, edge: &Edge, outcome: Outcome) {
-        let figures = self.lock().figures();
+        let figures = {
+            let mut group = self.lock();
+            let bytes = group.contents().map(|version| version.0.rep.length());
+            let bytes = bytes.fold(0, u64::saturating_add);
+            group.set_full(bytes >= edge.groups.bytes_max);
+            group.figures()
+        };
         self.figures.members.set(i64::try_from(figures.members).unwrap_or(i64::MAX));
         let project = &self.project.load().name;
         match outcome {

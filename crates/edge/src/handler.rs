@@ -9,11 +9,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fill::Failure;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_cache::errors::meaning;
-use http_cache::hygiene::pass_request;
 use http_cache::{
-    CacheStatus, Forward, NoCache, RequestError, Selecting, Served as Why, Step, freshness, key,
+    CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, freshness, key,
     next_step,
 };
 use hyper::body::Incoming;
@@ -29,8 +28,10 @@ use crate::flight::{self, How, Outcome, Payload, Seat};
 use crate::group;
 use crate::host::host_of;
 use crate::memo::Memo;
+use crate::pass::{may_pass, pass, pass_method};
 use crate::project::Project;
 use crate::purge::Verdict;
+use crate::refusal::Refusal;
 use crate::state::{Edge, Object};
 
 /// Health of this edge, on any host.
@@ -51,57 +52,72 @@ pub(crate) struct Front(pub(crate) Arc<Edge>);
 impl Handler for Front {
     async fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
         let edge = &self.0;
-        let (response, served) = answer(edge, &request, peer).await;
+        let (response, served) = answer(edge, request, peer).await;
         edge.counters.count(served);
         response
     }
 }
 
-type Answered = (Response<Body>, Served);
+pub(crate) type Answered = (Response<Body>, Served);
 
-async fn answer(edge: &Arc<Edge>, request: &Request<Incoming>, peer: SocketAddr) -> Answered {
+async fn answer(edge: &Arc<Edge>, request: Request<Incoming>, peer: SocketAddr) -> Answered {
     if request.uri().path() == HEALTH_PATH {
         return (health(edge, request.method()), Served::Health);
     }
-    let refused = |status, words| (answers::text(status, words), Served::Refused);
-    let Some(host) = host_of(request.version(), request.uri(), request.headers()) else {
-        return refused(StatusCode::BAD_REQUEST, "a request has exactly one Host, and a right one");
-    };
+    let method = request.method().clone();
+    match admit(edge, request, peer).await {
+        Ok(answered) => answered,
+        Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
+    }
+}
+
+/// Host to project, target to key.
+async fn admit(
+    edge: &Arc<Edge>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+) -> Result<Answered, Refusal> {
+    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
+    let host = host_of(request.version(), uri, headers).ok_or(Refusal::BadHost)?;
     let projects = edge.projects.load();
     if projects.generation == 0 {
-        return (answers::no_node_map(), Served::Refused);
+        return Err(Refusal::NoNodeMap);
     }
-    let Some(project) = projects.of_host(host).cloned() else {
-        return refused(StatusCode::MISDIRECTED_REQUEST, "this host is not served here");
-    };
+    let project = projects.of_host(host).cloned().ok_or(Refusal::UnknownHost)?;
     drop(projects);
-    if !is_known(request.method()) {
-        return refused(StatusCode::NOT_IMPLEMENTED, "this method is not known here");
+    if edge.me.in_loop(headers) {
+        return Err(Refusal::Loop);
     }
-    if edge.me.in_loop(request.headers()) {
-        return (answers::looped(edge), Served::Refused);
-    }
-    match http_cache::Request::parse(request.method(), request.uri(), request.headers()) {
-        Ok(parsed) => {
-            if let Some(answered) =
-                group::answer(edge, &project, &parsed, request.headers(), peer).await
-            {
-                return answered;
-            }
-            let key = Key(key(&project.name, &parsed.target));
-            let (method, headers) = (request.method().clone(), request.headers().clone());
-            let (base, selecting) = (key, Selecting::default());
-            let request = parsed;
-            get(&mut Asked { edge, project, base, key, selecting, request, method, headers }).await
+    if *method != Method::GET && *method != Method::HEAD {
+        if !project.passes_methods() {
+            let is_known = is_known(method);
+            return Err(if is_known { Refusal::MethodNotAllowed } else { Refusal::UnknownMethod });
         }
-        Err(error) => {
-            let mut response = answers::text(error.status(), &error.to_string());
-            if error == RequestError::Method {
-                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
-            }
-            (response, Served::Refused)
+        if !may_pass(method) {
+            return Err(Refusal::MethodNeverPassed);
         }
+        let target = project.reduce(Target::of(uri).map_err(Refusal::BadTarget)?);
+        let host = host.to_owned();
+        return Ok(pass_method(edge, &project, &host, &target, request).await);
     }
+    let mut parsed = http_cache::Request::parse(method, uri, headers)?;
+    parsed.target = project.reduce(parsed.target);
+    if let Some(answered) = group::answer(edge, &project, &parsed, headers, peer).await {
+        return Ok(answered);
+    }
+    let base = Key(key(&project.name, &parsed.target));
+    let mut asked = Asked {
+        edge,
+        base,
+        key: base,
+        selecting: Selecting::default(),
+        policy: project.rules(&parsed.target).policy,
+        project,
+        request: parsed,
+        method: method.clone(),
+        headers: headers.clone(),
+    };
+    Ok(get(&mut asked).await)
 }
 
 fn health(edge: &Edge, method: &Method) -> Response<Body> {
@@ -135,18 +151,20 @@ fn is_known(method: &Method) -> bool {
 }
 
 /// A GET or HEAD, understood.
-struct Asked<'a> {
-    edge: &'a Arc<Edge>,
-    project: Arc<Project>,
+pub(crate) struct Asked<'a> {
+    pub(crate) edge: &'a Arc<Edge>,
+    pub(crate) project: Arc<Project>,
     /// The key of the target.
     base: Key,
     /// Where the answer stands, or would, when last looked at.
     key: Key,
     /// Those of its fields that masters are told.
     selecting: Selecting,
-    request: http_cache::Request,
-    method: Method,
-    headers: HeaderMap,
+    pub(crate) request: http_cache::Request,
+    /// What the project says of the target.
+    policy: Policy,
+    pub(crate) method: Method,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Asked<'_> {
@@ -158,15 +176,15 @@ impl Asked<'_> {
         found.object
     }
 
-    /// The answer when content cannot be had.
-    fn failed(&self, why: Failure, master: &str, held: bool) -> Answered {
-        let response = answers::gateway_error(self.edge, why, master, held);
+    /// The answer when content cannot be had; `forward`: why it was asked for.
+    pub(crate) fn failed(&self, why: Failure, master: &str, forward: Forward) -> Answered {
+        let response = answers::gateway_error(self.edge, why, master, forward);
         self.note_failed(&why.to_string(), response.status(), master);
         (response, Served::Error)
     }
 
     /// Tells operators that content could not be had.
-    fn note_failed(&self, why: &str, status: StatusCode, master: &str) {
+    pub(crate) fn note_failed(&self, why: &str, status: StatusCode, master: &str) {
         if let Some(more) = self.edge.complaints.due(&self.project.name, why, clock::now()) {
             let (project, target) = (self.project.name.as_str(), self.request.target.as_str());
             let status = status.as_u16();
@@ -199,7 +217,7 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
             Err(Again::Changed) => changes = changes.saturating_add(1),
         }
         if changes >= CHANGES_MAX {
-            return asked.failed(Failure::Changed, "-", false);
+            return asked.failed(Failure::Changed, "-", Forward::UriMiss);
         }
         if alone >= ALONE_MAX {
             break;
@@ -213,29 +231,27 @@ async fn round(asked: &mut Asked<'_>) -> Round {
     let held = asked.look().await.map(Arc::new);
     let Asked { edge, project, key, request, .. } = &*asked;
     let memo = edge.memo(project, &request.target, key);
-    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &project.caching);
+    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &asked.policy);
     let doubted = memo.suspect || held.as_ref().is_some_and(|o| edge.verdict(o) != Verdict::Keep);
     match (suspicious(step, doubted), held) {
         (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
-            let mut response = answers::text(StatusCode::GATEWAY_TIMEOUT, "not held here");
-            let status = CacheStatus::default().with_detail("only-if-cached");
-            status.add(response.headers_mut(), &edge.me);
-            Ok((response, Served::Refused))
+            Ok((Refusal::OnlyIfCached.answer(edge, &asked.method), Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
-            let status = hit(&held, if why == Why::MaxStale { Some("max-stale") } else { None });
+            let status =
+                hit(asked, &held, if why == Why::MaxStale { Some("max-stale") } else { None });
             serve(asked, held, status, Served::Hit).await
         }
         (Step::ServeAndRevalidate, Some(held)) => {
             behind(asked, &memo, &held, true);
-            let status = hit(&held, Some("stale-while-revalidate"));
+            let status = hit(asked, &held, Some("stale-while-revalidate"));
             serve(asked, held, status, Served::Stale).await
         }
         (Step::Revalidate { stale_on_error: true, .. }, Some(held)) if memo.troubled() => {
             // The masters were away a moment ago: nobody waits for them to be away again.
             behind(asked, &memo, &held, true);
-            let status = hit(&held, Some("stale-on-error"));
+            let status = hit(asked, &held, Some("stale-on-error"));
             serve(asked, held, status, Served::Stale).await
         }
         (Step::Revalidate { why, stale_on_error }, Some(held)) => {
@@ -282,9 +298,11 @@ fn ask(asked: &Asked<'_>, held: Option<Arc<Object>>, stale_on_error: bool) -> As
         key: asked.key,
         selecting: asked.selecting.clone(),
         request: asked.request.clone(),
+        policy: asked.policy,
         headers: asked.headers.clone(),
         held,
         stale_on_error,
+        is_doubtful: Arc::default(),
     }
 }
 
@@ -303,7 +321,6 @@ async fn fly(
     stale_on_error: bool,
 ) -> Round {
     let edge = asked.edge;
-    let is_held = held.is_some();
     let purged = held.as_ref().is_some_and(|o| edge.verdict(o) == Verdict::Stale);
     let spare = held.clone().filter(|_| stale_on_error);
     let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
@@ -346,7 +363,8 @@ async fn fly(
                 How::Fetched => (forwarded, Served::Miss),
                 How::Revalidated => (forwarded, Served::Revalidated),
                 How::StaleOnError => {
-                    let CacheStatus { ttl_s, detail, .. } = hit(&object, Some("stale-on-error"));
+                    let CacheStatus { ttl_s, detail, .. } =
+                        hit(asked, &object, Some("stale-on-error"));
                     (CacheStatus { ttl_s, detail, ..forwarded }, Served::Stale)
                 }
             };
@@ -356,9 +374,7 @@ async fn fly(
             };
             finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
         }
-        Outcome::Alone | Outcome::Streaming if first => {
-            Ok(alone(asked, payload, why, is_held).await)
-        }
+        Outcome::Alone | Outcome::Streaming if first => Ok(alone(asked, payload, why).await),
         Outcome::Alone | Outcome::Again | Outcome::Streaming => Err(Again::Alone),
     }
 }
@@ -374,7 +390,7 @@ fn is_purged(edge: &Edge, object: &Object, how: How) -> bool {
 }
 
 /// What a question brought for the one who began it.
-async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward, held: bool) -> Answered {
+async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Answered {
     let edge = asked.edge;
     match payload {
         Some(Payload::Reply(answer, word)) => {
@@ -392,8 +408,8 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward, held: 
             (answers::streamed(edge, *parts, tail, &asked.method, status), Served::Miss)
         }
         Some(Payload::Pass(word)) => pass(asked, word).await,
-        Some(Payload::Failed(failure, master)) => asked.failed(failure, &master, held),
-        Some(Payload::Reader(_)) | None => asked.failed(Failure::Connect, "-", held),
+        Some(Payload::Failed(failure, master)) => asked.failed(failure, &master, why),
+        Some(Payload::Reader(_)) | None => asked.failed(Failure::Connect, "-", why),
     }
 }
 
@@ -412,50 +428,13 @@ async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: S
         Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.
         Err(Failure::Disk) => Ok(pass(asked, NoCache::Disk).await),
-        Err(why) => Ok(asked.failed(why, "-", true)),
+        Err(why) => Ok(asked.failed(why, "-", Forward::Partial)),
     }
-}
-
-/// Passes the client's own request on; the answer is its alone.
-async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
-    let Asked { edge, project, request, method, .. } = asked;
-    let cache_status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
-    let mut tried = Vec::new();
-    let mut worst = (Failure::Connect, "-".to_owned());
-    loop {
-        let next = project.choose(clock::now(), &tried).map(|choice| choice.master);
-        let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
-        tried.push(master);
-        let headers = pass_request(&asked.headers, &edge.me);
-        match edge.upstream.ask(project, master, method, &request.target, headers).await {
-            Ok(answer) => {
-                let status = answer.parts.status;
-                let transient = meaning(status).try_another_master();
-                if transient {
-                    let why = Failure::Status(status.as_u16());
-                    project.handle_failed(master, why, clock::now());
-                } else {
-                    project.handle_ok(master);
-                }
-                if !transient || tried.len() >= project.masters.len() {
-                    if status.is_server_error() {
-                        asked.note_failed("status", status, project.master_name(master));
-                    }
-                    return (answers::passed(edge, answer, method, cache_status), Served::Pass);
-                }
-            }
-            Err(why) => {
-                project.handle_failed(master, why, clock::now());
-                worst = (why, project.master_name(master).to_owned());
-            }
-        }
-    }
-    asked.failed(worst.0, &worst.1, false)
 }
 
 /// `Cache-Status` of what is served without asking.
-fn hit(held: &Object, detail: Option<&'static str>) -> CacheStatus {
-    let fresh = freshness(&held.head, clock::now(), &held.project.caching);
+fn hit(asked: &Asked<'_>, held: &Object, detail: Option<&'static str>) -> CacheStatus {
+    let fresh = freshness(&held.head, clock::now(), &asked.policy);
     let left = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
     let ttl_s = if fresh.fresh {
         left(fresh.lifetime_s, fresh.age_s)

@@ -5,9 +5,10 @@
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
-//! [`group`] (index files that are served from snapshots),
-//! [`host`] (what a request names), [`upstream`] (pooled connections with bounded patience),
-//! [`probe`] (whether a bad master is good again),
+//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`rules`] (what a project says
+//! of paths), [`group`] (index files that are served from snapshots), [`host`] (what a request
+//! names), [`upstream`] (pooled connections with bounded patience), [`probe`] (whether a bad master is
+//! good again),
 //! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
 //! things known of keys), [`purge`] (what is not used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
@@ -35,12 +36,15 @@ mod handler;
 mod host;
 mod memo;
 pub mod params;
+mod pass;
 mod past;
 mod pour;
 mod probe;
 mod project;
 mod purge;
 mod question;
+mod refusal;
+mod rules;
 mod shell;
 mod spool;
 mod state;

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fill::{Choice, Failure, MasterId, Masters, Shown};
 use http::HeaderValue;
 use http::header::HeaderName;
-use http_cache::Policy;
 use http_cache::Target;
 use model::{Name, Now};
 use nodemap::{HostPattern, NodeMap};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
 use tokio::sync::Semaphore;
+
+use crate::rules::{PathRules, Rules};
 
 /// One master.
 #[derive(Debug)]
@@ -48,13 +49,12 @@ impl Endpoint {
 pub(crate) struct Project {
     pub(crate) name: Name,
     pub(crate) masters: Vec<Endpoint>,
-    /// What it chooses of the rules for caches.
-    pub(crate) caching: Policy,
     /// Fields of clients that fills carry too; nothing is keyed on them.
     pub(crate) request_fields: Vec<HeaderName>,
     /// Permits for its share of the block buffers.
     pub(crate) buffers: Arc<Semaphore>,
     definition: nodemap::Project,
+    rules: Rules,
     /// Outlives changes of the map that leave the masters as they are.
     standing: Arc<Mutex<Standing>>,
     metrics: Metrics,
@@ -99,19 +99,31 @@ impl Project {
             name: name.clone(),
             standing,
             masters,
-            caching: Policy {
-                reload_min_age_s: u64::from(definition.reload_min_age_s),
-                stale_while_revalidate_s: u64::from(definition.stale_while_revalidate_s),
-            },
             request_fields: definition
                 .request_fields
                 .iter()
                 .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
                 .collect(),
             buffers,
+            rules: Rules::new(definition),
             definition: definition.clone(),
             metrics: metrics.clone(),
         }
+    }
+
+    /// What holds for a target.
+    pub(crate) fn rules(&self, target: &Target) -> &PathRules {
+        self.rules.of(target)
+    }
+
+    /// What of a target counts here.
+    pub(crate) fn reduce(&self, target: Target) -> Target {
+        target.reduced(&self.rules.query)
+    }
+
+    /// Whether methods other than GET and HEAD are passed on.
+    pub(crate) fn passes_methods(&self) -> bool {
+        self.rules.passes_methods
     }
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
@@ -178,8 +190,8 @@ impl Project {
 
     /// The group that a target belongs to, and the seconds between two ticks of its grid.
     pub(crate) fn group_of(&self, target: &Target) -> Option<(&Name, u32)> {
-        let policy = self.definition.policy(target.path())?;
-        Some((policy.group.as_ref()?, policy.ttl_s?))
+        let rules = self.rules(target);
+        Some((rules.group.as_ref()?, u32::try_from(rules.policy.ttl_s?).ok()?))
     }
 
     /// The master's name for people; `-` when it does not exist.

@@ -98,6 +98,7 @@ pub async fn bind_on(
         Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)?))
     });
     let (stores, purges) = opening.await.map_err(|_| Error::Interrupted)??;
+    let disk_bytes = params.stores.iter().map(|s| s.size.0).fold(0, u64::saturating_add);
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
     let buffers = usize::try_from(buffers).unwrap_or(usize::MAX);
@@ -112,7 +113,7 @@ pub async fn bind_on(
         flights: Flights::default(),
         records: Mutex::default(),
         fillings: Fillings::default(),
-        groups: Groups::new(&context.metrics),
+        groups: Groups::new(&context.metrics, disk_bytes),
         buffers: Arc::new(Semaphore::new(buffers)),
         buffers_share: buffers.div_euclid(2).max(1),
         block_bytes,

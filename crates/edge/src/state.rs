@@ -9,6 +9,7 @@ use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_header
 use rt::{Shutdown, clock};
 use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
 
 use crate::complaints::Complaints;
 use crate::counters::Counters;
@@ -230,10 +231,25 @@ impl Edge {
         self.stores.of(key)
     }
 
+    /// What is held of a target, or comes in for it now, is not used for requests from here on. With
+    /// the record of its variants these go too.
+    pub(crate) async fn invalidate(&self, base: &Key) {
+        self.flights.doubt(base);
+        let (store, key) = (Arc::clone(self.store(base)), *base);
+        // Should the task not run, the process ends.
+        let _ = tokio::task::spawn_blocking(move || store.remove(&key)).await;
+        self.memos.clear(base);
+    }
+
     /// Makes a representation invisible, off the workers.
     pub(crate) fn discard(&self, object: &Object) {
-        let (store, rep) = (Arc::clone(self.store(&object.key)), Arc::clone(&object.rep));
-        drop(tokio::task::spawn_blocking(move || store.discard(&rep)));
+        drop(self.discarding(&object.key, Arc::clone(&object.rep)));
+    }
+
+    /// The same, to be waited for; whether it was visible.
+    pub(crate) fn discarding(&self, key: &Key, rep: Arc<Representation>) -> JoinHandle<bool> {
+        let store = Arc::clone(self.store(key));
+        tokio::task::spawn_blocking(move || store.discard(&rep))
     }
 }
 

@@ -225,6 +225,7 @@ async fn a_body_that_became_shorter_on_disk_is_fetched_anew() {
     master.put("/a", Item::new(body.clone(), "a1"));
     let edge = Edge::start(dir.path(), &[&master]).await;
     assert_same(&edge.get("/a", &[]).await.body, &body);
+    wait_status(&edge, "fills_in_flight", 0).await;
     let data = std::fs::read_dir(dir.path().join("store/data")).unwrap();
     let mut files = data.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
     let file = files.find_map(|f| f.ok().filter(|f| f.metadata().unwrap().len() == LENGTH as u64));

@@ -6,8 +6,8 @@
 //! skipped, of doubled ones the first counts (section 4.2.1), and a lifetime that is no number
 //! counts as 0, so that the response is stale.
 
-use http::HeaderMap;
-use http::header::{CACHE_CONTROL, HeaderName, PRAGMA};
+use http::header::{CACHE_CONTROL, EXPIRES, HeaderName, PRAGMA};
+use http::{HeaderMap, HeaderValue};
 
 use crate::dictionary::{self, Value};
 use crate::fields::{elements, seconds, unquoted};
@@ -225,6 +225,32 @@ fn directives(headers: &HeaderMap) -> impl Iterator<Item = (&[u8], Option<&[u8]>
     })
 }
 
+/// Makes a head say this lifetime, and no other. What it says besides of its use stays.
+pub(crate) fn set_lifetime(headers: &mut HeaderMap, lifetime_s: u64) {
+    let mut value = format!("max-age={lifetime_s}").into_bytes();
+    for (name, argument) in directives(headers) {
+        let is_lifetime = match Word::of(name) {
+            Some(Word::MaxAge | Word::SMaxage) => true,
+            Some(Word::NoCache) => argument.is_none(),
+            _ => false,
+        };
+        if !is_lifetime {
+            value.extend_from_slice(b", ");
+            value.extend_from_slice(name);
+            if let Some(argument) = argument {
+                value.push(b'=');
+                value.extend_from_slice(argument);
+            }
+        }
+    }
+    headers.remove(EXPIRES);
+    headers.remove(PRAGMA);
+    // All of it stood in fields before.
+    if let Ok(value) = HeaderValue::from_bytes(&value) {
+        headers.insert(CACHE_CONTROL, value);
+    }
+}
+
 fn field_names(value: &[u8]) -> impl Iterator<Item = HeaderName> + '_ {
     unquoted(value)
         .split(|b| *b == b',')
@@ -234,7 +260,26 @@ fn field_names(value: &[u8]) -> impl Iterator<Item = HeaderName> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
+    use crate::testing::fields;
+
+    #[test]
+    fn a_lifetime_takes_the_place_of_all_others() {
+        let told = |list| {
+            let mut headers = fields(list);
+            set_lifetime(&mut headers, 60);
+            headers
+        };
+        let want = |value| fields(&[("etag", "\"a\""), ("cache-control", value)]);
+        assert_eq!(told(&[("etag", "\"a\""), ("expires", "0")]), want("max-age=60"));
+        let lines = [
+            ("cache-control", "Max-Age=1, S-MAXAGE=2, public"),
+            ("etag", "\"a\""),
+            ("cache-control", "no-cache, no-cache=\"a, b\", x=\"max-age=1\", immutable"),
+            ("pragma", "no-cache"),
+        ];
+        let kept = "max-age=60, public, no-cache=\"a, b\", x=\"max-age=1\", immutable";
+        assert_eq!(told(&lines), want(kept));
+    }
 
     fn response(lines: &[&'static str]) -> ResponseDirectives {
         let mut headers = HeaderMap::new();

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use http::StatusCode;
 use model::{Name, Now};
 
+use crate::freshness::Policy;
+
 const SECOND_NS: u64 = 1_000_000_000;
-/// How long two equal 404 or 410 are answered without asking.
-const NEGATIVE_GONE_NS: u64 = 30 * SECOND_NS;
+/// How long two equal 404 or 410 are answered without asking, if the project does not say.
+const NEGATIVE_GONE_S: u64 = 30;
 /// How long two equal other errors are; doubled with each further one up to the longest.
 const NEGATIVE_FIRST_NS: u64 = SECOND_NS;
 const NEGATIVE_LONGEST_NS: u64 = 30 * SECOND_NS;
@@ -78,8 +80,9 @@ pub struct ErrorRun {
 }
 
 impl ErrorRun {
-    /// An error reply came. A status that is no error is a good reply.
-    pub fn handle_error(&mut self, now: Now, status: StatusCode) {
+    /// An error reply came. A status that is no error is a good reply. The project's policy says how
+    /// long a 404 or 410 is remembered.
+    pub fn handle_error(&mut self, now: Now, status: StatusCode, policy: &Policy) {
         if status.as_u16() < 400 {
             return self.handle_good();
         }
@@ -90,7 +93,9 @@ impl ErrorRun {
         self.last_ns = now.mono_ns;
         if let Some(doublings) = self.count.checked_sub(2) {
             let length_ns = match meaning(status) {
-                Meaning::Gone => NEGATIVE_GONE_NS,
+                Meaning::Gone => {
+                    policy.negative_ttl_s.unwrap_or(NEGATIVE_GONE_S).saturating_mul(SECOND_NS)
+                }
                 _ => NEGATIVE_FIRST_NS
                     .saturating_mul(1u64.checked_shl(doublings).unwrap_or(u64::MAX))
                     .min(NEGATIVE_LONGEST_NS),
@@ -212,12 +217,12 @@ mod tests {
     }
 
     /// Plays `(seconds, status)` and returns how long after the last the negative entry holds.
-    fn negative_s(played: &[(u64, u16)]) -> u64 {
+    fn negative_s(policy: &Policy, played: &[(u64, u16)]) -> u64 {
         let mut run = ErrorRun::default();
         let mut last = START;
         for (at_s, n) in played {
             last = START.plus_ms(at_s * 1000);
-            run.handle_error(last, status(*n));
+            run.handle_error(last, status(*n), policy);
         }
         (0..100).find(|s| run.negative(last.plus_ms(s * 1000)).is_none()).unwrap()
     }
@@ -240,7 +245,12 @@ mod tests {
             (&[(0, 404), (59, 404)], 30),
             (&[(0, 404), (1, 200), (2, 404)], 0),
         ] {
-            assert_eq!(negative_s(played), want_s, "{played:?}");
+            assert_eq!(negative_s(&Policy::default(), played), want_s, "{played:?}");
+        }
+        for negative_ttl_s in [0, 5, 90] {
+            let policy = Policy { negative_ttl_s: Some(negative_ttl_s), ..Policy::default() };
+            assert_eq!(negative_s(&policy, &[(0, 404), (1, 404)]), negative_ttl_s);
+            assert_eq!(negative_s(&policy, &[(0, 503), (1, 503)]), 1);
         }
     }
 
@@ -248,7 +258,7 @@ mod tests {
     fn the_backoff_never_overflows() {
         let mut run = ErrorRun::default();
         for s in 0..200 {
-            run.handle_error(START.plus_ms(s * 1000), status(500));
+            run.handle_error(START.plus_ms(s * 1000), status(500), &Policy::default());
         }
         let last = START.plus_ms(199_000);
         assert_eq!(run.negative(last.plus_ms(29_999)), Some(status(500)));

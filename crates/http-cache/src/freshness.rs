@@ -34,11 +34,37 @@ pub struct Policy {
     pub reload_min_age_s: u64,
     /// `stale-while-revalidate` for responses that name none, in seconds.
     pub stale_while_revalidate_s: u64,
+    /// Lifetime of content and redirects in seconds, whatever upstream says of lifetimes
+    /// (`no-cache` included). What must not be kept is not kept for that.
+    pub ttl_s: Option<u64>,
+    /// The same for 404 and 410, and how long these are remembered where upstream says nothing.
+    pub negative_ttl_s: Option<u64>,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Self { reload_min_age_s: 60, stale_while_revalidate_s: 0 }
+        Self {
+            reload_min_age_s: 60,
+            stale_while_revalidate_s: 0,
+            ttl_s: None,
+            negative_ttl_s: None,
+        }
+    }
+}
+
+impl Policy {
+    /// The same, leaving lifetimes to upstream.
+    pub(crate) fn lenient(&self) -> Self {
+        Self { ttl_s: None, negative_ttl_s: None, ..*self }
+    }
+
+    /// The lifetime in seconds that the project gives a response of this status.
+    pub fn lifetime_s(&self, status: StatusCode) -> Option<u64> {
+        match status.as_u16() {
+            404 | 410 => self.negative_ttl_s,
+            ..400 => self.ttl_s,
+            _ => None,
+        }
     }
 }
 
@@ -75,8 +101,12 @@ impl Freshness {
 
 /// Age and lifetime now.
 pub fn freshness(stored: &StoredHead, now: Now, policy: &Policy) -> Freshness {
-    let d = ResponseDirectives::of(&stored.headers);
-    let lifetime_s = lifetime_s(stored, &d);
+    let mut d = ResponseDirectives::of(&stored.headers);
+    if policy.lifetime_s(stored.status).is_some() {
+        // Both say how long it may be used, which is the project's to say here.
+        (d.no_cache, d.s_maxage_s) = (false, None);
+    }
+    let lifetime_s = lifetime_s(stored, &d, policy);
     let age_s = age_s(stored, now);
     let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < stored.response_ms
         || upstream_age_s(&stored.headers).is_none();
@@ -122,9 +152,9 @@ pub(crate) fn is_understood(status: StatusCode) -> bool {
 
 /// Current age in seconds (RFC 9111 section 4.2.3).
 pub(crate) fn age_s(stored: &StoredHead, now: Now) -> u64 {
-    let upstream_s = upstream_age_s(&stored.headers).unwrap_or(0);
     let delay_ms = stored.response_ms.saturating_sub(stored.request_ms);
     let resident_ms = now.wall_ms.saturating_sub(stored.response_ms);
+    let upstream_s = upstream_age_s(&stored.headers).unwrap_or(0);
     upstream_s.saturating_add(delay_ms.saturating_add(resident_ms) / 1000)
 }
 
@@ -142,9 +172,15 @@ fn upstream_age_s(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Freshness lifetime in seconds (RFC 9111 section 4.2.1).
-fn lifetime_s(stored: &StoredHead, d: &ResponseDirectives) -> u64 {
+fn lifetime_s(stored: &StoredHead, d: &ResponseDirectives, policy: &Policy) -> u64 {
     if forbids_use(d, stored.status) {
         return 0;
+    }
+    if let Some(ttl_s) = policy.lifetime_s(stored.status) {
+        // An edge above has the same policy and never gives out more than that; a foreign cache
+        // that does would make everything stale from the start, so its age is not counted.
+        let foreign_s = upstream_age_s(&stored.headers).filter(|age_s| *age_s >= ttl_s);
+        return ttl_s.saturating_add(foreign_s.unwrap_or(0));
     }
     if let Some(explicit) = d.s_maxage_s.or(d.max_age_s) {
         return explicit;
@@ -180,6 +216,33 @@ mod tests {
     }
 
     const NOW: &str = "Fri, 01 Jan 2027 00:00:00 GMT";
+
+    #[test]
+    fn a_project_overrides_lifetimes_and_nothing_else() {
+        let policy = Policy { ttl_s: Some(60), negative_ttl_s: Some(5), ..Policy::default() };
+        let cases: &[(u16, Fields<'_>, u64)] = &[
+            (200, &[("cache-control", "max-age=86400")], 60),
+            (200, &[("cache-control", "no-cache, s-maxage=1")], 60),
+            (200, &[("date", NOW), ("expires", "0")], 60),
+            (200, &[], 60),
+            (301, &[], 60),
+            (200, &[("cache-control", "no-store")], 0),
+            (200, &[("cache-control", "private")], 0),
+            (404, &[("cache-control", "max-age=86400")], 5),
+            (410, &[], 5),
+            (403, &[("cache-control", "max-age=7")], 7),
+            // An edge above has had it for a while; a foreign cache does not count.
+            (200, &[("age", "59")], 60),
+            (200, &[("age", "60")], 120),
+        ];
+        for (status, list, want) in cases {
+            let got = freshness(&head(*status, list), START, &policy);
+            assert_eq!(got.lifetime_s, *want, "{status} {list:?}");
+        }
+        let stale = |list| freshness(&head(200, list), START.plus_ms(61_000), &policy);
+        assert!(stale(&[("cache-control", "no-cache")]).may_serve_stale_on_error);
+        assert!(!stale(&[("cache-control", "must-revalidate")]).may_serve_stale_on_error);
+    }
 
     #[test]
     fn lifetimes() {

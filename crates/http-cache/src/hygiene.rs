@@ -9,8 +9,8 @@
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST,
     HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA,
-    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RANGE, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
-    VIA,
+    PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, RANGE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    USER_AGENT, VIA,
 };
 use http::{HeaderMap, HeaderValue};
 use model::Name;
@@ -63,7 +63,7 @@ const OUR_OWN: [HeaderName; 12] = [
     IF_UNMODIFIED_SINCE,
     VIA,
     CDN_LOOP,
-    HeaderName::from_static("trailer"),
+    TRAILER,
 ];
 
 /// Fields that every client sends and that ask for nothing in particular.
@@ -112,8 +112,8 @@ impl Identity {
     }
 
     /// The node's name.
-    pub fn node(&self) -> &str {
-        self.node.as_str()
+    pub fn node(&self) -> &Name {
+        &self.node
     }
 
     /// Whether `CDN-Loop` of a request names us, or cannot be ours: answer 508 (RFC 8586
@@ -134,12 +134,16 @@ impl Identity {
     }
 }
 
-/// What may travel on: without hop-by-hop fields and those that `Connection` lists.
+/// What may travel on: without hop-by-hop fields and those that `Connection` lists. The loop marks
+/// stay even then (RFC 8586 section 2.1): who lists them wants a loop.
 pub fn end_to_end(headers: &HeaderMap) -> HeaderMap {
     let mut out = headers.clone();
     for listed in elements(headers, CONNECTION) {
-        if let Ok(name) = HeaderName::from_bytes(listed) {
-            out.remove(name);
+        match HeaderName::from_bytes(listed) {
+            Ok(name) if name != CDN_LOOP => {
+                out.remove(name);
+            }
+            _ => {}
         }
     }
     for name in &HOP_BY_HOP {
@@ -175,12 +179,12 @@ pub fn fill_request(
 }
 
 /// The head of a client's request that is passed on for it alone: no hop-by-hop fields, no
-/// `X-Forwarded-*` and the like, `Via` and `CDN-Loop` added. The request is a GET or HEAD without
-/// content. `Host` is the caller's.
+/// `X-Forwarded-*` and the like, no trailers, `Via` and `CDN-Loop` added. `Host`, and the length of
+/// its content if it has any, are the caller's.
 pub fn pass_request(client: &HeaderMap, me: &Identity) -> HeaderMap {
     let mut out = end_to_end(client);
     let claims: Vec<HeaderName> = out.keys().filter(|name| is_claim(name)).cloned().collect();
-    for name in claims.iter().chain(&[HOST, EXPECT, CONTENT_LENGTH]) {
+    for name in claims.iter().chain(&[HOST, EXPECT, CONTENT_LENGTH, TRAILER]) {
         out.remove(name);
     }
     out.append(CDN_LOOP, me.cdn_id.clone());
@@ -189,9 +193,10 @@ pub fn pass_request(client: &HeaderMap, me: &Identity) -> HeaderMap {
 }
 
 /// The head of a reply that is passed on and not kept: end-to-end fields and `Via`; the caller adds
-/// `Cache-Status`.
+/// `Cache-Status`. Trailers are not passed on, so none are announced (RFC 9110 section 6.5).
 pub fn pass_response(upstream: &HeaderMap, me: &Identity) -> HeaderMap {
     let mut out = end_to_end(upstream);
+    out.remove(TRAILER);
     me.add_via(&mut out);
     out
 }
@@ -290,9 +295,22 @@ mod tests {
             ("via", "1.1 edge1"),
         ]);
         assert_eq!(got, want);
-        let reply = fields(&[("connection", "x-hop"), ("x-hop", "1"), ("etag", "\"a\"")]);
+        let reply = fields(&[
+            ("connection", "x-hop"),
+            ("x-hop", "1"),
+            ("etag", "\"a\""),
+            ("trailer", "x-checksum"),
+        ]);
         let want = fields(&[("etag", "\"a\""), ("via", "1.1 edge1")]);
         assert_eq!(pass_response(&reply, &me()), want);
+    }
+
+    #[test]
+    fn connection_does_not_take_loop_marks_off() {
+        let client =
+            fields(&[("connection", "cdn-loop, x-a, via"), ("cdn-loop", "a"), ("x-a", "1")]);
+        let want = [("cdn-loop", "a"), ("cdn-loop", "cacheboy-edge1"), ("via", "1.1 edge1")];
+        assert_eq!(pass_request(&client, &me()), fields(&want));
     }
 
     #[test]

@@ -17,7 +17,8 @@
 //! 9. [`validator`]: entity tags and dates, and the preconditions sent upstream.
 //! 10. [`respond`]: the answer to the client from what is held: preconditions, then [`range`]s.
 //! 11. [`status`]: `Cache-Status` and `Proxy-Status`.
-//! 12. [`errors`]: what an upstream's error means for what is held.
+//! 12. [`errors`]: what an upstream's error means for what is held; [`invalidated`]: what a
+//!     successful POST or PUT does.
 //!
 //! # Invariants
 //! - Nothing here can panic on any input from the network: every index and sum is checked.
@@ -37,6 +38,7 @@ mod fields;
 pub mod freshness;
 mod fuzz;
 pub mod hygiene;
+mod invalidation;
 pub mod merge;
 pub mod range;
 pub mod reply;
@@ -56,6 +58,7 @@ mod testing;
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};
+pub use invalidation::invalidated;
 pub use merge::merge_304;
 pub use range::ByteRanges;
 pub use reply::{ContentRange, Reply, same_representation};

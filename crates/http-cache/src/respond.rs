@@ -12,7 +12,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use model::Now;
 use sha2::{Digest, Sha256};
 
-use crate::freshness::age_s;
+use crate::directives::set_lifetime;
+use crate::freshness::{Policy, age_s, freshness};
 use crate::hygiene::Identity;
 use crate::range::{Resolved, span};
 use crate::request::Request;
@@ -61,16 +62,21 @@ impl Plan {
         })
     }
 
-    /// Adds what a cache adds and an origin does not: `Age`, `Via`, `Cache-Status`.
+    /// Adds what a cache adds and an origin does not: `Age`, `Via`, `Cache-Status`. Where the
+    /// project gives the lifetime, clients are told that one: none uses it for longer than we do.
     pub fn by_cache(
         mut self,
         stored: &StoredHead,
         now: Now,
+        policy: &Policy,
         me: &Identity,
         cache_status: &CacheStatus,
     ) -> Self {
         let own_error = matches!(self.status.as_u16(), 412 | 416) && self.status != stored.status;
         if !own_error {
+            if policy.lifetime_s(stored.status).is_some() {
+                set_lifetime(&mut self.headers, freshness(stored, now, policy).lifetime_s);
+            }
             self.headers.insert(AGE, HeaderValue::from(age_s(stored, now)));
         }
         me.add_via(&mut self.headers);
@@ -369,7 +375,9 @@ mod tests {
         let mut stored = iso();
         stored.headers.append("via", HeaderValue::from_static("1.1 parent"));
         let now = START.plus_ms(5_000);
-        let signed = |plan: Plan| plan.by_cache(&stored, now, &me, &CacheStatus::hit()).headers;
+        let signed = |plan: Plan| {
+            plan.by_cache(&stored, now, &Policy::default(), &me, &CacheStatus::hit()).headers
+        };
         let headers = signed(plan(Method::GET, &[], &stored, 10));
         assert_eq!(headers["age"], "5");
         let via: Vec<_> = headers.get_all("via").iter().collect();

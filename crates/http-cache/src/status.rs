@@ -80,7 +80,7 @@ impl CacheStatus {
 
     /// Our member of the list.
     pub fn header(&self, me: &Identity) -> HeaderValue {
-        let mut out = item(me.node());
+        let mut out = item(me.node().as_str());
         if self.hit {
             out.push_str("; hit");
         }
@@ -237,7 +237,7 @@ pub fn proxy_status(
     next_hop: Option<&str>,
     details: Option<&str>,
 ) -> HeaderValue {
-    let mut out = format!("{}; error={}", item(me.node()), error.as_str());
+    let mut out = format!("{}; error={}", item(me.node().as_str()), error.as_str());
     if let Some(hop) = next_hop {
         out.push_str("; next-hop=");
         out.push_str(&item(hop));

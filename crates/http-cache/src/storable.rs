@@ -109,8 +109,10 @@ pub fn storable(
     varying(reply.headers)?;
     let explicit = is_explicit(reply.headers, &d);
     let lifetime_s = freshness(&stored, reply.got, policy).lifetime_s;
-    // An error page that is as old as it says is no accident of a moment; any other may be.
-    if reply.status.as_u16() >= 400 && !explicit && lifetime_s == 0 {
+    // An error page that is as old as it says is no accident of a moment; any other may be, whatever
+    // lifetime the project gives to those that last.
+    let is_error = reply.status.as_u16() >= 400;
+    if is_error && !explicit && freshness(&stored, reply.got, &policy.lenient()).lifetime_s == 0 {
         return Err(NoCache::Error);
     }
     if !explicit && !d.public && !is_heuristic(reply.status) {

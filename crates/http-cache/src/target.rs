@@ -9,10 +9,10 @@
 //! 4. in the path, the segments `.` and `..` are resolved, never above the root.
 //!
 //! Everything else distinguishes: case, doubled slashes, `+` and `%20`, `%2F` and `/`, a bare `?`,
-//! the order of a query.
+//! the order of a query. What of a query counts at all is the project's choice ([`Target::reduced`]).
 
 use http::Uri;
-use model::Name;
+use model::{Name, Query};
 use sha2::{Digest, Sha256};
 
 /// A cache key: one object of one project.
@@ -83,6 +83,31 @@ impl Target {
             out.push_str(&unified(query, b"/:@?")?);
         }
         if out.len() > Self::LENGTH_MAX { Err(TargetError::TooLong) } else { Ok(Self(out)) }
+    }
+
+    /// What a project lets count of it: without a query, or with these parameters alone, in the
+    /// order of the policy; those of one name keep theirs. A parameter's name ends with its first
+    /// `=`; names are compared after steps 1 to 3.
+    #[must_use]
+    pub fn reduced(self, policy: &Query) -> Self {
+        let Some((path, query)) = self.0.split_once('?') else { return self };
+        let mut out = path.to_owned();
+        match policy {
+            Query::Keep => return self,
+            Query::Drop => {}
+            Query::Only(names) => {
+                let mut mark = '?';
+                for name in names {
+                    let has_name = |p: &&str| p.split('=').next() == Some(name.as_str());
+                    for parameter in query.split('&').filter(has_name) {
+                        out.push(mark);
+                        out.push_str(parameter);
+                        mark = '&';
+                    }
+                }
+            }
+        }
+        Self(out)
     }
 
     /// Path and query.
@@ -265,6 +290,31 @@ mod tests {
         let t = of("/a/b?c=d").unwrap();
         assert_eq!((t.path(), t.query()), ("/a/b", Some("c=d")));
         assert_eq!(of("/a").unwrap().query(), None);
+    }
+
+    #[test]
+    fn a_project_says_what_of_a_query_counts() {
+        let only = |names: &[&str]| Query::Only(names.iter().map(|n| (*n).to_owned()).collect());
+        let both = only(&["id", "v"]);
+        for (policy, asked, want) in [
+            (&Query::Keep, "/a?b=1&a=2", "/a?b=1&a=2"),
+            (&Query::Keep, "/a?", "/a?"),
+            (&Query::Drop, "/a?b=1", "/a"),
+            (&Query::Drop, "/a?", "/a"),
+            (&Query::Drop, "/a", "/a"),
+            (&both, "/a?v=2&x=3&id=1", "/a?id=1&v=2"),
+            (&both, "/a?%69d=1&v", "/a?id=1&v"),
+            (&both, "/a?v=1&id=2&v=0&id=1", "/a?id=2&id=1&v=1&v=0"),
+            (&both, "/a?id=1&id=1", "/a?id=1&id=1"),
+            (&both, "/a?ID=1&idx=1&=id", "/a"),
+            (&both, "/a?id==1?2", "/a?id==1?2"),
+            (&both, "/a?x=1&&", "/a"),
+            (&both, "/a", "/a"),
+            (&only(&["v", "id"]), "/a?id=1&v=2", "/a?v=2&id=1"),
+        ] {
+            let target = Target::parse(asked.as_bytes()).unwrap().reduced(policy);
+            assert_eq!(target.as_str(), want, "{policy:?} {asked}");
+        }
     }
 
     #[test]

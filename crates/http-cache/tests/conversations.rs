@@ -126,6 +126,8 @@ impl Edge {
         match name {
             "reload_min_age_s" => self.policy.reload_min_age_s = n,
             "stale_while_revalidate_s" => self.policy.stale_while_revalidate_s = n,
+            "ttl_s" => self.policy.ttl_s = Some(n),
+            "negative_ttl_s" => self.policy.negative_ttl_s = Some(n),
             _ => return Err(format!("no policy is called {name}")),
         }
         Ok(())
@@ -202,7 +204,7 @@ impl Edge {
         let (stored, length) = self.current()?;
         status.ttl_s = Some(freshness(stored, self.now, &self.policy).ttl_s());
         let plan = respond(&self.asking()?.request, stored, *length, self.now);
-        self.answer = Some(plan.by_cache(stored, self.now, &self.me, &status).into());
+        self.answer = Some(plan.by_cache(stored, self.now, &self.policy, &self.me, &status).into());
         Ok(())
     }
 
@@ -331,7 +333,11 @@ impl Edge {
                 self.pass_on(reply, "not kept held-is-better")
             }
             Err(why) => {
-                self.errors.entry(key).or_default().handle_error(self.now, reply.status);
+                self.errors.entry(key).or_default().handle_error(
+                    self.now,
+                    reply.status,
+                    &self.policy,
+                );
                 self.pass_on(reply, &format!("not kept {why}"))
             }
         }

@@ -101,6 +101,11 @@ impl Body {
         Self { content, left, busy: None }
     }
 
+    /// Whether its length is known beforehand.
+    pub(crate) fn has_length(&self) -> bool {
+        self.left.is_some()
+    }
+
     pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
         self.busy = Some(busy);
         self

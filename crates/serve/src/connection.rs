@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -37,15 +40,17 @@ pub(crate) async fn serve<S, H>(
     counters: Arc<Counters>,
     mut stopping: watch::Receiver<bool>,
 ) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    S: Wire,
     H: Handler,
 {
     let pulse = Pulse::new(Arc::clone(&counters));
-    let answer = service_fn(|request| {
-        let busy = pulse.begin();
+    let answer = service_fn(|request: Request<Incoming>| {
+        let mut busy = pulse.begin();
         let handler = Arc::clone(&handler);
         async move {
+            let can_chunk = request.version() >= Version::HTTP_11;
             let response = handler.handle(request, peer).await;
+            busy.ends_connection = !can_chunk && !response.body().has_length();
             Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
         }
     });
@@ -81,8 +86,26 @@ pub(crate) async fn serve<S, H>(
             }
         }
     };
+    let stream = connection.into_parts().io.into_inner();
     if refused {
-        linger(connection.into_parts().io.into_inner()).await;
+        linger(stream).await;
+    } else if pulse.was_cut_short() {
+        // A close in peace would make half a body look like a whole one (RFC 9112 section 8).
+        stream.reset();
+    }
+}
+
+/// What a connection runs on.
+pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Ends it so that the other side sees a failure, not an end.
+    fn reset(self);
+}
+
+impl Wire for TcpStream {
+    fn reset(self) {
+        if let Err(error) = self.set_zero_linger() {
+            tracing::debug!(%error, "a connection cannot be reset");
+        }
     }
 }
 
@@ -118,9 +141,8 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use bytes::Bytes;
-    use hyper::body::Incoming;
-    use hyper::{Request, Response};
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use hyper::Response;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
     use crate::{Body, BodyError, Piece, Source};
@@ -134,6 +156,10 @@ mod tests {
             self.0.fetch_add(1, Relaxed);
             Some(Ok(Piece::Bytes(Bytes::from_static(&[0; PIECE]))))
         }
+    }
+
+    impl Wire for DuplexStream {
+        fn reset(self) {}
     }
 
     impl Handler for Endless {

@@ -21,6 +21,8 @@ pub(crate) struct Pulse {
     write_blocked: AtomicBool,
     /// Bytes came since the last request: the head of the next one has begun.
     reading: AtomicBool,
+    /// A body whose end is the end of the connection was broken off.
+    cut_short: AtomicBool,
 }
 
 /// What a look at the pulse says.
@@ -42,6 +44,7 @@ impl Pulse {
             busy: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
             reading: AtomicBool::new(false),
+            cut_short: AtomicBool::new(false),
         })
     }
 
@@ -51,7 +54,7 @@ impl Pulse {
         self.counters.requests.fetch_add(1, Relaxed);
         self.busy.store(true, Relaxed);
         self.reading.store(false, Relaxed);
-        Busy(Arc::clone(self))
+        Busy { pulse: Arc::clone(self), ends_connection: false }
     }
 
     pub(crate) fn note_read(&self) {
@@ -60,6 +63,11 @@ impl Pulse {
 
     pub(crate) fn note_write(&self, blocked: bool) {
         self.write_blocked.store(blocked, Relaxed);
+    }
+
+    /// Whether the client would take the end of the connection for the end of a body that has none.
+    pub(crate) fn was_cut_short(&self) -> bool {
+        self.cut_short.load(Relaxed)
     }
 
     /// To be asked once a tick; `seen` is the caller's memory of the last look.
@@ -77,11 +85,18 @@ impl Pulse {
 }
 
 /// A request being answered.
-pub(crate) struct Busy(Arc<Pulse>);
+pub(crate) struct Busy {
+    pulse: Arc<Pulse>,
+    /// The end of the body is the end of the connection: HTTP/1.0 and no length.
+    pub(crate) ends_connection: bool,
+}
 
 impl Busy {
     pub(crate) fn note_broken(&self, error: &BodyError) {
-        self.0.counters.broken_off.fetch_add(1, Relaxed);
+        if self.ends_connection {
+            self.pulse.cut_short.store(true, Relaxed);
+        }
+        self.pulse.counters.broken_off.fetch_add(1, Relaxed);
         let error: &dyn std::error::Error = error;
         tracing::warn!(error, "a response was broken off");
     }
@@ -89,7 +104,7 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.busy.store(false, Relaxed);
+        self.pulse.busy.store(false, Relaxed);
     }
 }
 

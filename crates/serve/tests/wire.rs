@@ -345,6 +345,25 @@ async fn a_body_that_cannot_go_on_is_visibly_broken_off() {
     }
 }
 
+/// A client of HTTP/1.0 knows no chunks: it would take the end of the connection for the end.
+#[tokio::test]
+async fn half_a_body_without_length_ends_in_a_reset_for_http_1_0() {
+    let server = Server::start(Site, Limits::default()).await;
+    let ask = async |path: &str| {
+        let mut stream = server.connect().await;
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        let ended = stream.read_to_end(&mut answer).await.map_err(|e| e.kind());
+        (ended.map(|_| ()), String::from_utf8(answer).unwrap())
+    };
+    let (ended, answer) = ask("/breaks-chunked").await;
+    assert_eq!(ended, Err(std::io::ErrorKind::ConnectionReset), "{answer}");
+    let (ended, answer) = ask("/chunked").await;
+    assert_eq!(ended, Ok(()));
+    assert!(answer.ends_with("\r\n\r\nonetwo"), "{answer}");
+    assert!(!answer.contains("transfer-encoding"), "{answer}");
+}
+
 #[tokio::test]
 async fn a_fault_of_the_handler_costs_its_connection_only() {
     let server = site().await;

@@ -115,10 +115,12 @@ async fn ask(edge: &Edge, project: &Arc<Project>, target: &Target) -> Option<Ask
         base,
         key: seen.key,
         request,
+        policy: project.rules(target).policy,
         headers,
         selecting: seen.selecting,
         held: seen.object.map(Arc::new),
         stale_on_error: true,
+        is_doubtful: Arc::default(),
     })
 }
 

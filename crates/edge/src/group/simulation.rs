@@ -239,8 +239,9 @@ fn a_quiet_tick_takes_one_look_at_each_member_and_a_change_two() {
     let repository = Repository { changes_ms: vec![9_000], ..Repository::default() };
     let mut edge = Edge::new(2, 3);
     run(&mut edge, &repository, 1, 3, 0);
-    // One alone; a second and a third, each before a look at all; the ticks at 2 s and 4 s.
-    let looks = 1 + (1 + 2) + (1 + 3) + 2 * 3;
+    // One alone; a second and a third, each before a look at all; all at the next beat; the ticks at
+    // 2 s and 4 s.
+    let looks = 1 + (1 + 2) + (1 + 3) + 3 + 2 * 3;
     assert_eq!(edge.looks, looks);
     play(&mut edge, &repository, &mut [], 5_000, 9_000);
     assert_eq!(edge.looks, looks + 2 * 3);
@@ -263,6 +264,27 @@ fn a_member_that_comes_after_a_change_brings_the_others_along() {
     play(&mut edge, &repository, std::slice::from_mut(&mut late), 200, 2_000);
     assert_eq!(late.version(), 1);
     assert_eq!(edge.group.figures().switches, 1);
+}
+
+#[test]
+fn a_member_that_comes_in_the_middle_of_a_change_is_put_right_at_the_next_beat() {
+    let repository =
+        Repository { changes_ms: vec![5_000], spread_ms: 200, ..Repository::default() };
+    let mut edge = Edge::new(60, 10);
+    let mut early = Run::new(1, 2, 0, 0);
+    early.files.reverse();
+    early.files.truncate(1);
+    play(&mut edge, &repository, std::slice::from_mut(&mut early), 0, 5_020);
+    // The new first file, the old second one: as the master has them.
+    let mut middle = Run::new(2, 2, 5_020, 0);
+    middle.client = ([192, 0, 2, 2], 2).into();
+    play(&mut edge, &repository, std::slice::from_mut(&mut middle), 5_020, 5_180);
+    assert_eq!(middle.got, [Held::Content(1), Held::Content(0)]);
+    play(&mut edge, &repository, &mut [], 5_180, 6_500);
+    let mut late = Run::new(3, 2, 6_500, 0);
+    late.client = ([192, 0, 2, 3], 3).into();
+    play(&mut edge, &repository, std::slice::from_mut(&mut late), 6_500, 7_000);
+    assert_eq!(late.version(), 1);
 }
 
 #[test]
@@ -333,6 +355,17 @@ fn members_are_bounded_and_forgotten() {
     play(&mut edge, &repository, &mut [], 119_000, 123_000);
     assert!(edge.over);
     assert_eq!(edge.group.figures().members, 0);
+}
+
+#[test]
+fn a_full_group_takes_no_further_members() {
+    let mut edge = Edge::new(60, 9);
+    let repository = Repository { changes_ms: vec![0], ..Repository::default() };
+    run(&mut edge, &repository, 1, 2, 0);
+    assert_eq!(edge.group.contents().copied().collect::<Vec<_>>(), [1, 1]);
+    edge.group.set_full(true);
+    assert_eq!(edge.group.handle_ask(at(5_000), None, &target("2")), Reply::Apart("group-full"));
+    assert!(matches!(edge.group.handle_ask(at(5_000), None, &target("1")), Reply::Serve(_)));
 }
 
 #[test]

@@ -146,7 +146,8 @@ fn what(edge: &Edge, asked: &Asked) -> Result<(Arc<Project>, Scope), Refusal> {
         }
         _ => return Err(Refusal::Form),
     };
-    let scope = path.map_or(Ok(Scope::Project), scope_of)?;
+    let reduce = |target| project.reduce(target);
+    let scope = path.map_or(Ok(Scope::Project), |path| scope_of(path, reduce))?;
     Ok((Arc::clone(project), scope))
 }
 
@@ -162,14 +163,14 @@ fn split(url: &str) -> Option<(&str, &str)> {
     Some((host, target.split('#').next().unwrap_or(target)))
 }
 
-/// A target, or with a `*` at its end all that begin with it.
-fn scope_of(path: &str) -> Result<Scope, Refusal> {
+/// A target, reduced to what counts of it, or with a `*` at its end all that begin with it.
+fn scope_of(path: &str, reduce: impl Fn(Target) -> Target) -> Result<Scope, Refusal> {
     let parsed = |text: &str| {
         let target = Target::parse(text.as_bytes());
         target.map_err(|error| Refusal::Target(path.to_owned(), error))
     };
     let Some(prefix) = path.strip_suffix('*') else {
-        return Ok(Scope::Url(parsed(path)?.as_str().to_owned()));
+        return Ok(Scope::Url(reduce(parsed(path)?).as_str().to_owned()));
     };
     if matches!(prefix.rsplit('/').next(), Some("." | "..")) {
         return Err(Refusal::DotPrefix(path.to_owned()));
@@ -209,10 +210,10 @@ mod tests {
             ("/a?*", prefix("/a?")),
             ("/a*/b", url("/a*/b")),
         ] {
-            assert_eq!(scope_of(text).unwrap(), scope, "{text}");
+            assert_eq!(scope_of(text, |target| target).unwrap(), scope, "{text}");
         }
         for bad in ["", "*", "a", "/%", "/%4*", "/a/.*", "/a/..*", "/a b"] {
-            assert!(scope_of(bad).is_err(), "{bad}");
+            assert!(scope_of(bad, |target| target).is_err(), "{bad}");
         }
     }
 

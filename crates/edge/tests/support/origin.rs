@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -20,6 +20,8 @@ pub struct Item {
     pub cache_control: Option<&'static str>,
     /// It varies by this field (in lower case): [`Item::variant`] says what each request gets.
     pub vary: Option<&'static str>,
+    /// Further header lines, without their ends.
+    pub fields: Vec<String>,
     /// Statuses answered instead, one a request.
     pub errors: VecDeque<u16>,
     /// The connection breaks when this byte would be sent, once for each entry.
@@ -60,6 +62,8 @@ pub struct Asked {
     pub method: String,
     pub path: String,
     pub headers: HashMap<String, String>,
+    /// The content that came with it, without its chunks.
+    pub content: Vec<u8>,
     pub status: u16,
     /// Body bytes written.
     pub sent: u64,
@@ -171,11 +175,13 @@ async fn connection(stream: TcpStream, state: Arc<Mutex<State>>) -> Option<()> {
     let mut read = BufReader::new(read);
     loop {
         let (method, path, headers) = head(&mut read).await?;
+        let content = content(&mut read, &headers).await?;
         let (index, plan) = {
             let mut state = state.lock().unwrap();
             let plan = plan(&mut state, &method, &path, &headers);
             let status = plan.status;
-            state.asked.push(Asked { method: method.clone(), path, headers, status, sent: 0 });
+            let method = method.clone();
+            state.asked.push(Asked { method, path, headers, content, status, sent: 0 });
             (state.asked.len() - 1, plan)
         };
         answer(&mut write, &state, index, &plan, method == "HEAD").await?;
@@ -197,6 +203,35 @@ async fn head(
         headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
     }
     Some((method, path, headers))
+}
+
+/// The content of a request, whole.
+async fn content(
+    read: &mut BufReader<OwnedReadHalf>,
+    headers: &HashMap<String, String>,
+) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    let is_chunked = headers.get("transfer-encoding").is_some_and(|t| t == "chunked");
+    let length = headers.get("content-length").and_then(|l| l.parse().ok()).unwrap_or(0);
+    loop {
+        let mut line = String::new();
+        let n = if is_chunked {
+            read.read_line(&mut line).await.ok()?;
+            usize::from_str_radix(line.trim_end(), 16).ok()?
+        } else {
+            length
+        };
+        let from = content.len();
+        content.resize(from + n, 0);
+        read.read_exact(&mut content[from..]).await.ok()?;
+        if !is_chunked {
+            return Some(content);
+        }
+        read.read_line(&mut line).await.ok()?;
+        if n == 0 {
+            return Some(content);
+        }
+    }
 }
 
 /// An answer decided at the moment of the question.
@@ -239,6 +274,9 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
         if let Some(value) = value {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
+    }
+    for field in &item.fields {
+        head.push_str(&format!("{field}\r\n"));
     }
     let (length, body) = (item.body.len(), Arc::clone(&item.body));
     let gate = item.gate.clone();

@@ -38,7 +38,8 @@ pub struct Project {
     /// Request fields of clients, lower case, that fills carry too; nothing is keyed on them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub request_fields: Vec<String>,
-    /// Whether POST, PUT, DELETE and PATCH are passed to a master; else they are refused.
+    /// Whether methods other than GET, HEAD, TRACE and CONNECT are passed to a master; else they are
+    /// refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unsafe_methods: bool,
     /// The pool whose nodes the edges outside it fill from, before masters.

@@ -348,7 +348,7 @@ pub(super) const PROJECT: Section = Section {
             "unsafe_methods",
             "true or false",
             "false",
-            "whether POST, PUT, DELETE and PATCH are passed to a master; else they are answered with 405",
+            "whether methods other than GET, HEAD, TRACE and CONNECT are passed to a master; else they are answered with 405",
         ),
         key(
             "parents",

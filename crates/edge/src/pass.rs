@@ -1,0 +1,112 @@
+//! Requests that are passed on to a master for their client alone, and what they make doubtful.
+//!
+//! A GET or HEAD asks masters in turn until one has an answer. A request of another method may change
+//! something: it goes to one master, once, with its content as it comes in, and is never repeated,
+//! whatever becomes of it. When it succeeds, what is held of its target, and of what `Location` and
+//! `Content-Location` name on the same host, is not used any more (RFC 9111 section 4.4).
+
+use std::sync::Arc;
+
+use fill::{Failure, MasterId};
+use http::{Method, Request};
+use http_cache::errors::meaning;
+use http_cache::hygiene::pass_request;
+use http_cache::{CacheStatus, Forward, NoCache, Target, invalidated, key};
+use hyper::body::Incoming;
+use rt::clock;
+use store::Key;
+
+use crate::answers;
+use crate::counters::Served;
+use crate::handler::{Answered, Asked};
+use crate::project::Project;
+use crate::refusal::Refusal;
+use crate::state::Edge;
+use crate::upstream::{Answer, Unsent};
+
+/// Passes a GET or HEAD on.
+pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
+    let Asked { edge, project, request, method, .. } = asked;
+    let cache_status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
+    let mut tried = Vec::new();
+    let mut worst = (Failure::Connect, "-".to_owned());
+    loop {
+        let next = project.choose(clock::now(), &tried).map(|choice| choice.master);
+        let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
+        tried.push(master);
+        let headers = pass_request(&asked.headers, &edge.me);
+        match edge.upstream.ask(project, master, method, &request.target, headers).await {
+            Ok(answer) => {
+                let status = answer.parts.status;
+                let is_last = tried.len() >= project.masters.len();
+                note(project, &answer);
+                if is_last || !meaning(status).try_another_master() {
+                    if status.is_server_error() {
+                        asked.note_failed("status", status, project.master_name(master));
+                    }
+                    return (answers::passed(edge, answer, method, cache_status), Served::Pass);
+                }
+            }
+            Err(why) => {
+                project.handle_failed(master, why, clock::now());
+                worst = (why, project.master_name(master).to_owned());
+            }
+        }
+    }
+    asked.failed(worst.0, &worst.1, Forward::Bypass)
+}
+
+/// Passes a request of another method on to one master. `host`: what it named.
+pub(crate) async fn pass_method(
+    edge: &Arc<Edge>,
+    project: &Arc<Project>,
+    host: &str,
+    target: &Target,
+    request: Request<Incoming>,
+) -> Answered {
+    let (parts, body) = request.into_parts();
+    let headers = pass_request(&parts.headers, &edge.me);
+    let choice = project.choose(clock::now(), &[]);
+    let master = choice.map_or(MasterId::MAX, |choice| choice.master);
+    match edge.upstream.send(project, master, &parts.method, target, headers, body).await {
+        Ok(answer) => {
+            note(project, &answer);
+            let (status, fields) = (answer.parts.status, &answer.parts.headers);
+            for target in invalidated(&parts.method, target, host, status, fields) {
+                edge.invalidate(&Key(key(&project.name, &target))).await;
+            }
+            let cache_status = CacheStatus::forwarded(Forward::Method);
+            (answers::passed(edge, answer, &parts.method, cache_status), Served::Pass)
+        }
+        Err(Unsent::Content) => {
+            (Refusal::BrokenContent.answer(edge, &parts.method), Served::Refused)
+        }
+        Err(Unsent::Master(why)) => {
+            project.handle_failed(master, why, clock::now());
+            let name = project.master_name(master);
+            let response = answers::gateway_error(edge, why, name, Forward::Method);
+            if let Some(more) = edge.complaints.due(&project.name, "not-passed", clock::now()) {
+                let (project, target, method) =
+                    (project.name.as_str(), target.as_str(), parts.method);
+                let why = why.to_string();
+                tracing::warn!(project, %method, target, why, master = name, more, "not passed on");
+            }
+            (response, Served::Error)
+        }
+    }
+}
+
+/// Books what an answer says of its master.
+fn note(project: &Project, answer: &Answer) {
+    let status = answer.parts.status;
+    if meaning(status).try_another_master() {
+        project.handle_failed(answer.master, Failure::Status(status.as_u16()), clock::now());
+    } else {
+        project.handle_ok(answer.master);
+    }
+}
+
+/// Whether a method may be passed on at all: these two speak of the connection, not of content.
+pub(crate) fn may_pass(method: &Method) -> bool {
+    !matches!(*method, Method::CONNECT | Method::TRACE)
+}
