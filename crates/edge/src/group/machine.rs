@@ -372,7 +372,7 @@ impl<V: Clone + PartialEq> Group<V> {
         at_ms.saturating_sub(now.wall_ms).clamp(1, SLEEP_MAX_MS)
     }
 
-    /// What the pass found, for each of its targets. What it says nothing of counts as not found.
+    /// What the pass found. A target that it says nothing of was not found.
     pub(crate) fn handle_pass(&mut self, now: Now, found: Vec<(Target, Found<V>)>) -> Outcome {
         let Some(mut round) = self.round.take() else { return Outcome::GoesOn };
         let is_first = round.passes == 0;
@@ -380,13 +380,16 @@ impl<V: Clone + PartialEq> Group<V> {
         let mut versions = Versions::new();
         let mut is_away = false;
         for (target, found) in found {
-            match found {
-                Found::Is(held) => {
-                    versions.insert(target.as_str().to_owned(), held);
-                }
-                Found::Away if self.is_in_newest(&target) => is_away = true,
+            if let Found::Is(held) = found {
+                versions.insert(target.as_str().to_owned(), held);
+            }
+        }
+        for target in round.targets.iter().filter(|t| !versions.contains_key(t.as_str())) {
+            if self.is_in_newest(target) {
+                is_away = true;
+            } else {
                 // Whoever waits for it is not served by the group.
-                Found::Away => self.drop_member(&target),
+                self.drop_member(target);
             }
         }
         if round.admits && is_first {
@@ -408,7 +411,9 @@ impl<V: Clone + PartialEq> Group<V> {
         } else if round.passes >= PASSES_MAX {
             self.restless_rounds = self.restless_rounds.saturating_add(1);
             if self.restless_rounds >= RESTLESS_ROUNDS_MAX {
-                return self.settle(now, round.epoch, versions);
+                let outcome = self.settle(now, round.epoch, versions);
+                self.kept = Some(Kept::Restless);
+                return outcome;
             }
             return self.give_up(now, &round, Kept::Restless);
         } else {

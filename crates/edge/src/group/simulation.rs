@@ -320,6 +320,7 @@ fn a_repository_that_never_stands_still_is_followed_all_the_same() {
     assert_eq!(edge.group.figures().kept.map(|k| k.as_str()), Some("group-restless"));
     play(&mut edge, &repository, &mut [], 9_900, 60_000);
     assert!(edge.group.figures().switches > 1, "{:?}", edge.group.figures());
+    assert_eq!(edge.group.figures().kept.map(|k| k.as_str()), Some("group-restless"));
 }
 
 #[test]
@@ -355,6 +356,16 @@ fn members_are_bounded_and_forgotten() {
     play(&mut edge, &repository, &mut [], 119_000, 123_000);
     assert!(edge.over);
     assert_eq!(edge.group.figures().members, 0);
+}
+
+#[test]
+fn a_look_that_brings_nothing_leaves_nobody_waiting() {
+    let mut group: Group<usize> = Group::new(START, Grid::new(60));
+    let lost = target("lost");
+    assert_eq!(group.handle_ask(at(0), None, &lost), Reply::Wait);
+    assert!(matches!(group.poll(at(0)), Next::Pass { .. }));
+    group.handle_pass(at(0), Vec::new());
+    assert_eq!(group.resume(at(0), None, &lost), Reply::Apart("group-masters-away"));
 }
 
 #[test]
