@@ -68,6 +68,8 @@ struct Running {
     project: ArcSwap<Project>,
     machine: Mutex<machine::Group<Version>>,
     step_s: u32,
+    /// The last purge before it began.
+    born: u64,
     /// A request has to wait, or it is over.
     wake: Notify,
     /// Another has taken its place.
@@ -139,6 +141,7 @@ fn running(edge: &Arc<Edge>, project: &Arc<Project>, name: &Name, step_s: u32) -
         project: ArcSwap::new(Arc::clone(project)),
         machine: Mutex::new(machine::Group::new(clock::now(), Grid::new(step_s))),
         step_s,
+        born: edge.memos.last_purge(),
         wake: Notify::new(),
         is_over: AtomicBool::new(false),
         passes,
@@ -217,6 +220,18 @@ impl Running {
         found
     }
 
+    /// Whether a purge came after what the snapshot has of a target. Content is confirmed at the next
+    /// tick, which is soon enough for a soft one.
+    fn is_purged(&self, edge: &Edge, target: &Target, serving: &Serving<Version>) -> bool {
+        match &serving.held {
+            Held::Content(Version(object)) => edge.verdict(object) == Verdict::Gone,
+            Held::Missing(_) => {
+                edge.purges.voids_note(&self.project.load().name, target.as_str(), self.born)
+            }
+            Held::Apart(_) => false,
+        }
+    }
+
     /// Counts what became of the snapshot, and tells operators when it could not be replaced.
     fn note(&self, edge: &Edge, outcome: Outcome) {
         let figures = {
@@ -272,7 +287,7 @@ pub(crate) async fn answer(
         reply = running.lock().resume(clock::now(), client, target);
     }
     match reply {
-        Reply::Serve(serving) if is_purged(edge, &serving) => {
+        Reply::Serve(serving) if running.is_purged(edge, target, &serving) => {
             // What the snapshots hold is void: the next request begins the group anew.
             edge.groups.end(project, name);
             None
@@ -289,15 +304,6 @@ pub(crate) async fn answer(
             edge.groups.metrics.counter(&metric::GROUP_APART, &labels).inc();
             None
         }
-    }
-}
-
-/// Whether a hard purge came after the version; a soft one waits for the next tick, when all members
-/// are confirmed.
-fn is_purged(edge: &Edge, serving: &Serving<Version>) -> bool {
-    match &serving.held {
-        Held::Content(Version(object)) => edge.verdict(object) == Verdict::Gone,
-        Held::Missing(_) | Held::Apart(_) => false,
     }
 }
 

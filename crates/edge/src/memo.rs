@@ -107,6 +107,11 @@ impl Memos {
         self.purges.fetch_add(1, Relaxed).saturating_add(1)
     }
 
+    /// The number of the last purge, 0 before the first.
+    pub(crate) fn last_purge(&self) -> u64 {
+        self.purges.load(Relaxed)
+    }
+
     /// What is known; the default when nothing is.
     pub(crate) fn get(&self, key: &Key) -> Memo {
         let both = self.lock(key);
@@ -120,7 +125,7 @@ impl Memos {
             both.old = std::mem::take(&mut both.young);
         }
         let known = both.old.remove(key);
-        let begun = || Memo { born: self.purges.load(Relaxed), ..Memo::default() };
+        let begun = || Memo { born: self.last_purge(), ..Memo::default() };
         let known = known.unwrap_or_else(begun);
         note(both.young.entry(*key).or_insert(known))
     }

@@ -10,7 +10,7 @@ use fill::{Choice, Failure, MasterId, Masters, Shown};
 use http::HeaderValue;
 use http::header::HeaderName;
 use http_cache::Target;
-use model::{Name, Now};
+use model::{Name, Now, Query};
 use nodemap::{HostPattern, NodeMap};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
@@ -114,6 +114,11 @@ impl Project {
     /// What holds for a target.
     pub(crate) fn rules(&self, target: &Target) -> &PathRules {
         self.rules.of(target)
+    }
+
+    /// What of a query counts here.
+    pub(crate) fn query(&self) -> &Query {
+        &self.rules.query
     }
 
     /// What of a target counts here.

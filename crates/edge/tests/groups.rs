@@ -205,6 +205,14 @@ async fn a_hard_purge_does_not_wait_for_the_grid() {
     for path in [INDEX, PACKAGES, INDEX, PACKAGES] {
         assert_eq!(version(&edge.get(path, &[]).await), 2, "{path}");
     }
+    let late = "/debian/dists/stable/late";
+    for _ in 0..3 {
+        assert_eq!(edge.get(late, &[]).await.status, 404);
+    }
+    master.put(late, Item::new(content(9, 1000), "late-9"));
+    let asked = serde_json::json!({ "project": "videolan", "path": late, "soft": true });
+    assert_eq!(edge.purge(asked).await.0, 200);
+    assert_eq!(edge.get(late, &[]).await.body, content(9, 1000));
     edge.stop().await;
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::{HeaderMap, StatusCode};
 use http_cache::{Target, TargetError};
-use model::Name;
 use model::time::utc;
+use model::{Name, Query};
 use rt::clock;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -45,6 +45,11 @@ enum Refusal {
          the name"
     )]
     DotPrefix(String),
+    #[error(
+        "{0:?} ends inside a query, of which only some parameters count in this project: write \
+         PATH?* for all of them"
+    )]
+    QueryPrefix(String),
     #[error("no project here has the host {host}: {known}")]
     Host { host: String, known: String },
     #[error("there is no project {name}: {known}")]
@@ -146,8 +151,7 @@ fn what(edge: &Edge, asked: &Asked) -> Result<(Arc<Project>, Scope), Refusal> {
         }
         _ => return Err(Refusal::Form),
     };
-    let reduce = |target| project.reduce(target);
-    let scope = path.map_or(Ok(Scope::Project), |path| scope_of(path, reduce))?;
+    let scope = path.map_or(Ok(Scope::Project), |path| scope_of(path, project.query()))?;
     Ok((Arc::clone(project), scope))
 }
 
@@ -163,19 +167,28 @@ fn split(url: &str) -> Option<(&str, &str)> {
     Some((host, target.split('#').next().unwrap_or(target)))
 }
 
-/// A target, reduced to what counts of it, or with a `*` at its end all that begin with it.
-fn scope_of(path: &str, reduce: impl Fn(Target) -> Target) -> Result<Scope, Refusal> {
+/// A target, or with a `*` at its end all that begin with it; reduced to what counts of a query.
+fn scope_of(path: &str, query: &Query) -> Result<Scope, Refusal> {
     let parsed = |text: &str| {
         let target = Target::parse(text.as_bytes());
         target.map_err(|error| Refusal::Target(path.to_owned(), error))
     };
+    let url = |target: Target| Scope::Url(target.reduced(query).as_str().to_owned());
     let Some(prefix) = path.strip_suffix('*') else {
-        return Ok(Scope::Url(reduce(parsed(path)?).as_str().to_owned()));
+        return Ok(url(parsed(path)?));
     };
     if matches!(prefix.rsplit('/').next(), Some("." | "..")) {
         return Err(Refusal::DotPrefix(path.to_owned()));
     }
-    Ok(Scope::Prefix(parsed(prefix)?.as_str().to_owned()))
+    let target = parsed(prefix)?;
+    match (target.query(), query) {
+        // All queries are one object.
+        (Some(_), Query::Drop) => Ok(url(target)),
+        (Some(begun), Query::Only(_)) if !begun.is_empty() => {
+            Err(Refusal::QueryPrefix(path.to_owned()))
+        }
+        _ => Ok(Scope::Prefix(target.as_str().to_owned())),
+    }
 }
 
 /// What is held under a target for a request without fields: `null`, or its size, how long ago it was
@@ -200,20 +213,26 @@ mod tests {
     fn urls_and_prefixes_are_normalised_as_requests_are() {
         let url = |target: &str| Scope::Url(target.to_owned());
         let prefix = |target: &str| Scope::Prefix(target.to_owned());
-        for (text, scope) in [
-            ("/a/../b", url("/b")),
-            ("/%7euser/a%2fb", url("/~user/a%2Fb")),
-            ("/a?x=%41", url("/a?x=A")),
-            ("/", url("/")),
-            ("/*", prefix("/")),
-            ("/vlc/3.*", prefix("/vlc/3.")),
-            ("/a?*", prefix("/a?")),
-            ("/a*/b", url("/a*/b")),
+        let only = Query::Only(vec!["id".to_owned()]);
+        for (text, query, scope) in [
+            ("/a/../b", &Query::Keep, url("/b")),
+            ("/%7euser/a%2fb", &Query::Keep, url("/~user/a%2Fb")),
+            ("/a?x=%41", &Query::Keep, url("/a?x=A")),
+            ("/a?x=%41", &Query::Drop, url("/a")),
+            ("/a?x=1&id=7", &only, url("/a?id=7")),
+            ("/", &Query::Keep, url("/")),
+            ("/*", &Query::Keep, prefix("/")),
+            ("/*", &Query::Drop, prefix("/")),
+            ("/vlc/3.*", &Query::Keep, prefix("/vlc/3.")),
+            ("/a?*", &Query::Keep, prefix("/a?")),
+            ("/a?*", &Query::Drop, url("/a")),
+            ("/a?*", &only, prefix("/a?")),
+            ("/a*/b", &Query::Keep, url("/a*/b")),
         ] {
-            assert_eq!(scope_of(text, |target| target).unwrap(), scope, "{text}");
+            assert_eq!(scope_of(text, query).unwrap(), scope, "{text} {query:?}");
         }
-        for bad in ["", "*", "a", "/%", "/%4*", "/a/.*", "/a/..*", "/a b"] {
-            assert!(scope_of(bad, |target| target).is_err(), "{bad}");
+        for bad in ["", "*", "a", "/%", "/%4*", "/a/.*", "/a/..*", "/a b", "/a?i*"] {
+            assert!(scope_of(bad, &only).is_err(), "{bad}");
         }
     }
 
