@@ -346,7 +346,8 @@ fn ttl_s(now: Now, tick_ms: u64, step_s: u32) -> i64 {
 /// With an age and a lifetime that end for all members at the same tick, so that no cache behind this
 /// one takes the group apart.
 fn presented(object: &Object, tick_ms: u64, step_s: u32) -> Object {
-    let StoredHead { status, mut headers, .. } = object.head.clone();
+    let mut head = object.head.clone();
+    let headers = &mut head.headers;
     for name in [header::AGE, header::EXPIRES, header::PRAGMA] {
         headers.remove(name);
     }
@@ -354,7 +355,7 @@ fn presented(object: &Object, tick_ms: u64, step_s: u32) -> Object {
     if let Ok(lifetime) = HeaderValue::try_from(format!("max-age={step_s}")) {
         headers.insert(header::CACHE_CONTROL, lifetime);
     }
-    let head = StoredHead { status, headers, request_ms: tick_ms, response_ms: tick_ms };
+    (head.request_ms, head.response_ms) = (tick_ms, tick_ms);
     object.with_head(head, object.head_bytes.clone())
 }
 

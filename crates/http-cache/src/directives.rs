@@ -243,8 +243,9 @@ pub(crate) fn set_lifetime(headers: &mut HeaderMap, lifetime_s: u64) {
             }
         }
     }
-    headers.remove(EXPIRES);
-    headers.remove(PRAGMA);
+    for name in [EXPIRES, PRAGMA, CDN_CACHE_CONTROL] {
+        headers.remove(name);
+    }
     // All of it stood in fields before.
     if let Ok(value) = HeaderValue::from_bytes(&value) {
         headers.insert(CACHE_CONTROL, value);
@@ -270,7 +271,8 @@ mod tests {
             headers
         };
         let want = |value| fields(&[("etag", "\"a\""), ("cache-control", value)]);
-        assert_eq!(told(&[("etag", "\"a\""), ("expires", "0")]), want("max-age=60"));
+        let others = [("etag", "\"a\""), ("expires", "0"), ("cdn-cache-control", "max-age=9")];
+        assert_eq!(told(&others), want("max-age=60"));
         let lines = [
             ("cache-control", "Max-Age=1, S-MAXAGE=2, public"),
             ("etag", "\"a\""),

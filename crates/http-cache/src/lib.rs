@@ -13,6 +13,7 @@
 //! 6. [`storable`]: whether a reply may be kept, with one stable word for each refusal.
 //! 7. [`stored`]: what is kept, and its bytes on disk; [`merge`] updates it from a 304; [`vary`]
 //!    keeps apart what depends on the request.
+//!    [`confirmed_elsewhere`] from the answer of a master that names the same content otherwise.
 //! 8. [`freshness`]: how old it is, how long it may be used.
 //! 9. [`validator`]: entity tags and dates, and the preconditions sent upstream.
 //! 10. [`respond`]: the answer to the client from what is held: preconditions, then [`range`]s.
@@ -31,6 +32,7 @@
 //! (CDN-Cache-Control), 9209 (Proxy-Status), 9211 (Cache-Status), 9530 (digests).
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+mod agree;
 mod dictionary;
 pub mod directives;
 pub mod errors;
@@ -55,6 +57,7 @@ pub mod vary;
 #[cfg(test)]
 mod testing;
 
+pub use agree::{confirmed_elsewhere, names_another, revalidation_headers_elsewhere};
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};

@@ -3,19 +3,24 @@
 //! # Bytes
 //! All numbers little-endian: version `u8` = 1, status `u16`, request time `u64`, response time
 //! `u64` (unix milliseconds), number of fields `u16`, then for each field the length of its name
-//! `u16`, the length of its value `u32`, name, value; nothing after the last. The keeper's checksum
-//! covers them. Broken if: another version, an end before or after the last field, a name or value
-//! that HTTP does not allow. What is broken is a miss.
+//! `u16`, the length of its value `u32`, name, value. After them what is for the edge alone, as often
+//! as there is something: kind `u8`, length `u8`, value. Kind 1 is the name of the master that it came
+//! from; what has another kind, or is no name, is passed over. The keeper's checksum covers all.
+//! Broken if: another version, an end inside anything, a name or value of a field that HTTP does not
+//! allow. What is broken is a miss.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::header::{
     ACCEPT_RANGES, ALT_SVC, CONTENT_LENGTH, CONTENT_RANGE, HeaderName, HeaderValue, TRAILER,
 };
 use http::{HeaderMap, StatusCode};
+use model::Name;
 
 use crate::hygiene::end_to_end;
 
 const VERSION: u8 = 1;
+/// Kind of the name of a master.
+const MASTER: u8 = 1;
 
 /// The head of a stored representation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub struct StoredHead {
     pub request_ms: u64,
     /// Unix time in milliseconds when it came or was last revalidated.
     pub response_ms: u64,
+    /// The master it came from, if that is known. Others may name the same content otherwise.
+    pub master: Option<Name>,
 }
 
 /// Why bytes are not a stored head; what they belong to is a miss.
@@ -57,7 +64,7 @@ impl StoredHead {
             headers.remove(CONTENT_RANGE);
         }
         let status = if is_part { StatusCode::OK } else { status };
-        Self { status, headers, request_ms, response_ms }
+        Self { status, headers, request_ms, response_ms, master: None }
     }
 
     /// Whether ranges of it may be served.
@@ -81,6 +88,12 @@ impl StoredHead {
             out.put_u32_le(u32::try_from(value.len()).unwrap_or(u32::MAX));
             out.put_slice(name.as_str().as_bytes());
             out.put_slice(value.as_bytes());
+        }
+        if let Some(master) = &self.master
+            && let Ok(length) = u8::try_from(master.as_str().len())
+        {
+            out.put_slice(&[MASTER, length]);
+            out.put_slice(master.as_str().as_bytes());
         }
         out.freeze()
     }
@@ -112,7 +125,18 @@ impl StoredHead {
             let value = HeaderValue::from_maybe_shared(rest.split_to(value_len)).ok()?;
             headers.try_append(name, value).ok()?;
         }
-        Some(Self { status, headers, request_ms, response_ms })
+        let mut master = None;
+        while !rest.is_empty() {
+            let (kind, length) = (rest.try_get_u8().ok()?, rest.try_get_u8().ok()?);
+            if rest.len() < usize::from(length) {
+                return None;
+            }
+            let value = rest.split_to(usize::from(length));
+            if kind == MASTER {
+                master = str::from_utf8(&value).ok().and_then(|name| name.parse().ok());
+            }
+        }
+        Some(Self { status, headers, request_ms, response_ms, master })
     }
 }
 
@@ -133,6 +157,15 @@ mod tests {
         ]
         .concat();
         assert_eq!(stored.to_bytes(), want);
+        // What is for the edge alone follows; of that, what nobody knows is passed over.
+        stored.master = Some("m1".parse().unwrap());
+        let with_master = [&want[..], &[1, 2], b"m1"].concat();
+        assert_eq!(stored.to_bytes(), with_master);
+        let newer = [&want[..], &[9, 3], b"abc", &[1, 2], b"m1", &[8, 0]].concat();
+        assert_eq!(StoredHead::from_bytes(&newer.into()), Ok(stored.clone()));
+        let nameless = [&want[..], &[1, 2], b"!!"].concat();
+        stored.master = None;
+        assert_eq!(StoredHead::from_bytes(&nameless.into()), Ok(stored));
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(crate) fn head(status: u16, list: &[(&str, &str)]) -> StoredHead {
         headers: fields(list),
         request_ms: START.wall_ms,
         response_ms: START.wall_ms,
+        master: None,
     }
 }
 

@@ -245,7 +245,7 @@ pub(crate) fn last_modified_s(headers: &HeaderMap) -> Option<u64> {
 
 /// Whether the object cannot have changed twice in the second it was last modified, by the clock
 /// that dated the response; without `Date` (a master's own heads) that is ours.
-fn date_is_strong(stored: &StoredHead) -> bool {
+pub(crate) fn date_is_strong(stored: &StoredHead) -> bool {
     let dated = single(&stored.headers, DATE).and_then(date_s).unwrap_or(stored.response_ms / 1000);
     last_modified_s(&stored.headers).is_some_and(|modified| modified < dated)
 }

@@ -246,6 +246,7 @@ fn stored_head() -> impl Strategy<Value = StoredHead> {
             headers,
             request_ms: asked,
             response_ms: got,
+            master: asked.is_multiple_of(2).then(|| "m1".parse().unwrap()),
         }
     })
 }
