@@ -22,6 +22,7 @@ use store::Key;
 
 use crate::filling::{DISK_TROUBLE_MS, Filling, Reader};
 use crate::flight::{Flight, How, Outcome, Payload};
+use crate::home::{self, Elsewhere};
 use crate::pour;
 use crate::project::Project;
 use crate::question::{Question, first_range};
@@ -38,7 +39,8 @@ const PASS_OTHER_MS: u64 = 1000;
 const GATHER_PATIENCE: Duration = Duration::from_secs(1);
 /// After a failed revalidation the next is tried this much later.
 const RETRY_MS: u64 = 1000;
-/// The same when a master said that the object is gone: removal needs it twice, 30 s apart.
+/// The same when a master said that the object is gone, or is another: one needs it twice, 30 s apart,
+/// the other to last.
 const RETRY_GONE_MS: u64 = 10_000;
 
 /// A question.
@@ -76,6 +78,8 @@ enum Trouble {
     Reply(Box<Answer>),
     Refused(Box<Answer>),
     Gone(Box<Answer>),
+    /// Other content than the held one, from another master than that came from.
+    Other(Box<Answer>),
 }
 
 impl Trouble {
@@ -83,9 +87,10 @@ impl Trouble {
         match self {
             Self::Silent(_, Failure::Status(status)) => StatusCode::from_u16(*status).ok(),
             Self::Silent(..) => None,
-            Self::Reply(answer) | Self::Refused(answer) | Self::Gone(answer) => {
-                Some(answer.parts.status)
-            }
+            Self::Reply(answer)
+            | Self::Refused(answer)
+            | Self::Gone(answer)
+            | Self::Other(answer) => Some(answer.parts.status),
         }
     }
 
@@ -95,6 +100,7 @@ impl Trouble {
             Self::Reply(_) => 1,
             Self::Refused(_) => 2,
             Self::Gone(_) => 3,
+            Self::Other(_) => 4,
         }
     }
 }
@@ -132,6 +138,23 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
             continue;
         }
         match meaning(status) {
+            // The name of another master for what is held, or other content.
+            Meaning::NotModified | Meaning::Good if home::differs(&ask, &answer) => {
+                ask.project.handle_ok(master);
+                match home::judge(edge, &ask, &answer) {
+                    Elsewhere::Confirms(head) => {
+                        return confirmed(edge, &ask, head, answer);
+                    }
+                    Elsewhere::IsAnother if status == StatusCode::NOT_MODIFIED => {
+                        question.conditional = false;
+                        tried.pop();
+                    }
+                    Elsewhere::IsAnother => note(&mut worst, Trouble::Other(Box::new(answer))),
+                    Elsewhere::Replaces => {
+                        return accept(edge, &ask, &question, answer, flight).await;
+                    }
+                }
+            }
             Meaning::NotModified => match confirm(edge, &ask, &answer) {
                 Some(answered) => return answered,
                 None => {
@@ -170,6 +193,10 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
         }
     }
     match worst {
+        // Nothing that may be served stale takes part in a quarrel of masters.
+        Some(Trouble::Other(answer)) if !ask.stale_on_error => {
+            accept(edge, &ask, &question, *answer, flight).await
+        }
         Some(Trouble::Refused(answer)) => accept(edge, &ask, &question, *answer, flight).await,
         // All masters were asked: an error that says how long it lasts is kept.
         Some(Trouble::Gone(answer) | Trouble::Reply(answer)) if is_kept(&ask, &answer) => {
@@ -181,7 +208,7 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
 
 /// Each master once; one that is being skipped only while there is nothing to tell the client.
 fn next_master(ask: &Ask, tried: &[MasterId], worst: Option<&Trouble>) -> Option<MasterId> {
-    let choice = ask.project.choose(clock::now(), tried)?;
+    let choice = ask.project.choose(clock::now(), home::of(ask), tried)?;
     let told = worst.is_some_and(|t| t.rank() > 0);
     let is_useless = tried.contains(&choice.master) || (told && choice.skipped);
     (!is_useless).then_some(choice.master)
@@ -225,6 +252,22 @@ fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated, status), None))
 }
 
+/// Another master confirmed what is held. What it sent of the content is of use where blocks are
+/// missing.
+fn confirmed(edge: &Arc<Edge>, ask: &Ask, head: StoredHead, answer: Answer) -> Answered {
+    let Some(held) = &ask.held else { return (Outcome::Alone, None) };
+    let object = renewed(edge, held, head);
+    edge.memos.clear(&ask.key);
+    let status = answer.parts.status;
+    match extent_of(&answer).filter(|_| status != StatusCode::NOT_MODIFIED) {
+        Some((_, part)) => {
+            let from = (answer.master, status);
+            Begun::new(edge, object, from, part).go(answer, How::Revalidated)
+        }
+        None => (Outcome::Ready(object, How::Revalidated, Some(status)), None),
+    }
+}
+
 /// The held representation under a newer head.
 fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
     let bytes = head.to_bytes();
@@ -250,7 +293,7 @@ async fn accept(
 ) -> Answered {
     let reply = answer.reply();
     let head = match storable(&ask.request, &reply, &ask.policy) {
-        Ok(head) => head,
+        Ok(head) => StoredHead { master: ask.project.name_of(answer.master), ..head },
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
     if let Some(held) = &ask.held
@@ -258,7 +301,7 @@ async fn accept(
     {
         return refuse(edge, ask, question, answer, NoCache::Error);
     }
-    let key = match variants::settle(edge, ask, question, &reply).await {
+    let key = match variants::settle(edge, ask, question, &answer).await {
         Ok(Settled::Under(key)) => key,
         Ok(Settled::AskAgain) => return (Outcome::Again, None),
         Err(why) => return refuse(edge, ask, question, answer, why),
@@ -475,16 +518,20 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
             edge.discard(held);
             edge.memos.clear(&ask.key);
         } else if gone || ask.stale_on_error {
-            let ms = if gone { RETRY_GONE_MS } else { RETRY_MS };
+            let is_other = matches!(worst, Some(Trouble::Other(_)));
+            let ms = if gone || is_other { RETRY_GONE_MS } else { RETRY_MS };
             edge.memos.update(&ask.key, |memo| memo.set_troubled(now, ms));
             let status = worst.as_ref().and_then(Trouble::status);
             return (Outcome::Ready(Arc::clone(held), How::StaleOnError, status), None);
         }
     }
     let payload = match worst {
-        Some(Trouble::Gone(answer) | Trouble::Refused(answer) | Trouble::Reply(answer)) => {
-            Payload::Reply(answer, "error")
-        }
+        Some(
+            Trouble::Gone(answer)
+            | Trouble::Refused(answer)
+            | Trouble::Reply(answer)
+            | Trouble::Other(answer),
+        ) => Payload::Reply(answer, "error"),
         Some(Trouble::Silent(master, why)) => {
             let status = if why.is_timeout() {
                 StatusCode::GATEWAY_TIMEOUT

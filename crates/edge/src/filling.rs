@@ -165,7 +165,11 @@ impl Filling {
         let conditions = object.conditions();
         let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
         let portable = matches!(validator(&object.head), Some(Validator::Strong(_)));
-        let bound = || first.or_else(|| object.project.choose(clock::now(), &[]).map(|c| c.master));
+        let bound = || {
+            first.or_else(|| {
+                object.project.choose(clock::now(), object.home(), &[]).map(|c| c.master)
+            })
+        };
         let only = if portable { None } else { bound() };
         let masters = object.project.masters.len();
         let state = State {
@@ -320,6 +324,8 @@ impl Filling {
         self.object.project.handle_failed(master, why, clock::now());
         let (edge, key) = (&self.edge, &self.object.key);
         match why {
+            // Another than its own may never have had it.
+            Failure::Changed if self.object.home().is_some_and(|home| home != master) => {}
             Failure::Changed => edge.memos.update(key, |m| m.suspect = true),
             Failure::Disk => {
                 // What is held of it is served on; it can go like anything else that is not used.
@@ -343,7 +349,7 @@ impl Filling {
         let now = clock::now();
         let choose = |tried: &[MasterId]| {
             let project = self.conditions.as_ref().map(|_| &self.object.project)?;
-            project.choose(now, tried).map(|choice| choice.master)
+            project.choose(now, self.object.home(), tried).map(|choice| choice.master)
         };
         let mut failed = false;
         while let Some(output) = state.fill.poll(&|block| self.object.rep.has(block), &choose) {

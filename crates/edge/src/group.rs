@@ -26,7 +26,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_cache::hygiene::CDN_LOOP;
-use http_cache::{CacheStatus, Forward, Request, StoredHead, Target};
+use http_cache::{CacheStatus, Forward, Request, Target};
 use model::{Name, Now};
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Metrics, clock};

@@ -5,7 +5,7 @@
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
-//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`rules`] (what a project says
+//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`home`] (masters that disagree), [`rules`] (what a project says
 //! of paths), [`group`] (index files that are served from snapshots), [`host`] (what a request
 //! names), [`upstream`] (pooled connections with bounded patience), [`probe`] (whether a bad master is
 //! good again),
@@ -33,6 +33,7 @@ mod filling;
 mod flight;
 mod group;
 mod handler;
+mod home;
 mod host;
 mod memo;
 pub mod params;

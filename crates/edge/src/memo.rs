@@ -31,6 +31,8 @@ pub(crate) struct Memo {
     pass: Option<(u64, NoCache)>,
     /// The last revalidation failed; when the next may be tried.
     retry_at_ns: Option<u64>,
+    /// Since when masters have only had other content than what is held.
+    another_since_ns: Option<u64>,
     /// The last purge before it was begun.
     born: u64,
 }
@@ -70,6 +72,13 @@ impl Memo {
     /// Whether a revalidation may be tried.
     pub(crate) fn may_ask(&self, now: Now) -> bool {
         self.retry_at_ns.is_none_or(|at| at <= now.mono_ns)
+    }
+
+    /// Another master has other content than what is held, and its own cannot be asked. Whether that
+    /// has been so for `ms`.
+    pub(crate) fn is_another_for(&mut self, now: Now, ms: u64) -> bool {
+        let since_ns = *self.another_since_ns.get_or_insert(now.mono_ns);
+        now.mono_ns.saturating_sub(since_ns) / 1_000_000 >= ms
     }
 
     /// A revalidation failed; no other within `ms`.
@@ -178,6 +187,8 @@ mod tests {
         assert!(memo.may_ask(t) && !memo.troubled());
         memo.set_troubled(t, 1000);
         assert!(memo.troubled() && !memo.may_ask(t.plus_ms(999)) && memo.may_ask(t.plus_ms(1000)));
+        assert!(!memo.is_another_for(t, 1000) && !memo.is_another_for(t.plus_ms(999), 1000));
+        assert!(memo.is_another_for(t.plus_ms(1000), 1000));
         memo.set_pass(t, 1000, NoCache::NoStore);
         assert_eq!(memo.pass(t.plus_ms(999)), Some(NoCache::NoStore));
         assert_eq!(memo.pass(t.plus_ms(1000)), None);

@@ -31,7 +31,7 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let mut tried = Vec::new();
     let mut worst = (Failure::Connect, "-".to_owned());
     loop {
-        let next = project.choose(clock::now(), &tried).map(|choice| choice.master);
+        let next = project.choose(clock::now(), None, &tried).map(|choice| choice.master);
         let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
         tried.push(master);
         let headers = pass_request(&asked.headers, &edge.me);
@@ -66,7 +66,7 @@ pub(crate) async fn pass_method(
 ) -> Answered {
     let (parts, body) = request.into_parts();
     let headers = pass_request(&parts.headers, &edge.me);
-    let choice = project.choose(clock::now(), &[]);
+    let choice = project.choose(clock::now(), None, &[]);
     let master = choice.map_or(MasterId::MAX, |choice| choice.master);
     match edge.upstream.send(project, master, &parts.method, target, headers, body).await {
         Ok(answer) => {

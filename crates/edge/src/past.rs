@@ -87,7 +87,10 @@ impl Past {
     /// Whom to ask next.
     fn master(&self) -> Result<MasterId, Failure> {
         let chosen = || {
-            let choice = self.filling.object.project.choose(clock::now(), &self.tried);
+            let choice = {
+                let object = &self.filling.object;
+                object.project.choose(clock::now(), object.home(), &self.tried)
+            };
             choice.map(|choice| choice.master)
         };
         let master = self.filling.only.or_else(chosen);

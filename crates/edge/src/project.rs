@@ -4,6 +4,7 @@
 //! project whose masters did not change keeps what is known of their health.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fill::{Choice, Failure, MasterId, Masters, Shown};
@@ -28,6 +29,10 @@ pub(crate) struct Endpoint {
     pub(crate) host: Option<HeaderValue>,
     pub(crate) requests: Counter,
     pub(crate) bytes: Counter,
+    /// Answers with another name for something held than its own master has.
+    pub(crate) disagreements: Counter,
+    /// It was found to name content in a way of its own.
+    pub(crate) names_otherwise: AtomicBool,
     /// What it was last asked for: its probes ask for that.
     pub(crate) last: Mutex<Option<Target>>,
 }
@@ -87,6 +92,8 @@ impl Project {
                     host: m.host.as_deref().and_then(|h| HeaderValue::from_str(h).ok()),
                     requests: metrics.counter(&edge::UPSTREAM_REQUESTS, &labels),
                     bytes: metrics.counter(&edge::UPSTREAM_BYTES, &labels),
+                    disagreements: metrics.counter(&edge::MASTERS_DISAGREE, &labels),
+                    names_otherwise: AtomicBool::new(false),
                     last: Mutex::default(),
                 }
             })
@@ -136,8 +143,15 @@ impl Project {
     }
 
     /// Whom to ask, given those already tried.
-    pub(crate) fn choose(&self, now: Now, tried: &[MasterId]) -> Option<Choice> {
-        let order: Vec<_> = (0..self.masters.len()).collect();
+    /// `prefer` is asked first while it is good.
+    pub(crate) fn choose(
+        &self,
+        now: Now,
+        prefer: Option<MasterId>,
+        tried: &[MasterId],
+    ) -> Option<Choice> {
+        let others = (0..self.masters.len()).filter(|id| Some(*id) != prefer);
+        let order: Vec<_> = prefer.into_iter().chain(others).collect();
         self.standing().masters.choose(now, &order, tried, |_| false)
     }
 
@@ -197,6 +211,11 @@ impl Project {
     pub(crate) fn group_of(&self, target: &Target) -> Option<(&Name, u32)> {
         let rules = self.rules(target);
         Some((rules.group.as_ref()?, u32::try_from(rules.policy.ttl_s?).ok()?))
+    }
+
+    /// The master's name; `None` when it does not exist.
+    pub(crate) fn name_of(&self, master: MasterId) -> Option<Name> {
+        self.masters.get(master).map(|m| m.name.clone())
     }
 
     /// The master's name for people; `-` when it does not exist.

@@ -9,10 +9,11 @@ use fill::{Failure, MasterId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_cache::hygiene::fill_request;
 use http_cache::range::Spec;
-use http_cache::{ContentRange, Reply, Request, revalidation_headers};
+use http_cache::{ContentRange, Reply, Request};
 use rt::clock;
 
 use crate::fetch::Ask;
+use crate::home;
 use crate::state::Edge;
 use crate::upstream::Answer;
 
@@ -29,11 +30,16 @@ pub(crate) struct Question {
 }
 
 impl Question {
-    /// The head with which masters are asked.
-    pub(crate) fn head(&self, edge: &Edge, ask: &Ask) -> Result<HeaderMap, Failure> {
+    /// The head with which a master is asked.
+    pub(crate) fn head(
+        &self,
+        edge: &Edge,
+        ask: &Ask,
+        master: MasterId,
+    ) -> Result<HeaderMap, Failure> {
         let mut extra = HeaderMap::new();
         if let Some(held) = ask.held.as_ref().filter(|_| self.conditional) {
-            extra = revalidation_headers(&held.head);
+            extra = home::revalidation(ask, held, master);
         }
         if let Some(range) = &self.range {
             let range = HeaderValue::try_from(range.to_string()).map_err(|_| Failure::Protocol)?;
@@ -49,7 +55,7 @@ impl Question {
         ask: &Ask,
         master: MasterId,
     ) -> Result<Answer, Failure> {
-        let headers = self.head(edge, ask)?;
+        let headers = self.head(edge, ask, master)?;
         let stamp = edge.purges.stamp(clock::now().wall_ms);
         let asked = edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers);
         let mut answer = asked.await?;

@@ -3,13 +3,14 @@
 
 use std::sync::{Arc, PoisonError};
 
-use http_cache::{NoCache, Place, Reply, StoredHead, Variants, varying};
+use http_cache::{NoCache, Place, StoredHead, Variants, varying};
 use rt::clock;
 use store::{Held, Key};
 
 use crate::fetch::Ask;
 use crate::question::Question;
 use crate::state::Edge;
+use crate::upstream::Answer;
 
 /// Where an answer belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +26,13 @@ pub(crate) async fn settle(
     edge: &Arc<Edge>,
     ask: &Ask,
     question: &Question,
-    reply: &Reply<'_>,
+    answer: &Answer,
 ) -> Result<Settled, NoCache> {
+    let reply = answer.reply();
     if varying(reply.headers)?.is_empty() {
         return Ok(Settled::Under(ask.base));
     }
-    let sent = question.head(edge, ask).map_err(|_| NoCache::Vary)?;
+    let sent = question.head(edge, ask, answer.master).map_err(|_| NoCache::Vary)?;
     let (edge, base) = (Arc::clone(edge), ask.base);
     let (client, reply) = (ask.headers.clone(), reply.headers.clone());
     let noting = tokio::task::spawn_blocking(move || {

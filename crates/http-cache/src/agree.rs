@@ -56,13 +56,15 @@ pub fn confirmed_elsewhere(
     merge_304(stored, &Reply { headers: &headers, ..*reply })
 }
 
-/// Whether a reply names another representation than the held one: its tag, or else its date, is not
-/// the held one's. For those who count and log it.
+/// Whether a reply calls itself another representation than the held one: its tag, or without one its
+/// date, is not the held one's. What says nothing does not.
 pub fn names_another(stored: &StoredHead, reply: &HeaderMap) -> bool {
+    let new_date = last_modified_s(reply);
+    let is_other_date = new_date != last_modified_s(&stored.headers);
     match (EntityTag::of(&stored.headers), EntityTag::of(reply)) {
         (Some(held), Some(new)) => !new.is_weakly(&held),
-        (None, None) => last_modified_s(&stored.headers) != last_modified_s(reply),
-        (held, new) => held.is_some() != new.is_some() && !reply.is_empty(),
+        (None, Some(_)) => is_other_date,
+        (_, None) => new_date.is_some() && is_other_date,
     }
 }
 
@@ -188,8 +190,11 @@ mod tests {
             (&by_tag, &[("etag", "\"a\"")], false),
             (&by_tag, &[("etag", "W/\"a\"")], false),
             (&by_tag, &[("etag", "\"b\""), ("last-modified", OLD)], true),
-            (&by_tag, &[("last-modified", OLD)], true),
+            (&by_tag, &[("last-modified", OLD)], false),
+            (&by_tag, &[("last-modified", OTHER)], true),
             (&by_tag, &[], false),
+            (&by_date, &[("etag", "\"a\""), ("last-modified", OLD)], false),
+            (&by_date, &[("etag", "\"a\"")], true),
             (&by_date, &[("last-modified", OLD)], false),
             (&by_date, &[("last-modified", OTHER)], true),
         ];

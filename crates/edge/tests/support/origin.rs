@@ -286,6 +286,13 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
     if headers.get("if-match").is_some_and(|m| Some(m.as_str()) != etag) {
         return Plan { status: 412, part: 0..0, ..plan };
     }
+    let is_date = |name: &str| headers.get(name).map(|d| Some(d.as_str()) == item.last_modified);
+    if is_date("if-unmodified-since") == Some(false) {
+        return Plan { status: 412, part: 0..0, ..plan };
+    }
+    if !headers.contains_key("if-none-match") && is_date("if-modified-since") == Some(true) {
+        return Plan { status: 304, part: 0..0, ..plan };
+    }
     if headers.get("if-none-match").is_some_and(|m| Some(m.as_str()) == etag) {
         return Plan { status: 304, part: 0..0, ..plan };
     }

@@ -21,6 +21,8 @@ super::metrics! {
         "Body bytes received from masters.";
     UPSTREAM_ERRORS: Counter "cacheboy_edge_upstream_errors_total" ["project", "master", "kind"]
         "Failed requests to masters, by kind (connect, connect-timeout, first-byte-timeout, between-bytes-timeout, truncated, status, changed, protocol, disk).";
+    MASTERS_DISAGREE: Counter "cacheboy_edge_masters_disagree_total" ["project", "master"]
+        "Answers of masters that name something held otherwise than the master it came from.";
     FILLS: Counter "cacheboy_edge_fills_total" []
         "Representations begun in the store.";
     FILLED: Counter "cacheboy_edge_filled_bytes_total" []
