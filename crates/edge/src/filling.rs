@@ -325,7 +325,7 @@ impl Filling {
         let (edge, key) = (&self.edge, &self.object.key);
         match why {
             // Another than its own may never have had it.
-            Failure::Changed if self.object.home().is_some_and(|home| home != master) => {}
+            Failure::Changed if self.object.is_from_another(master) => {}
             Failure::Changed => edge.memos.update(key, |m| m.suspect = true),
             Failure::Disk => {
                 // What is held of it is served on; it can go like anything else that is not used.

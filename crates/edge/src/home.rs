@@ -11,8 +11,8 @@ use fill::MasterId;
 use http::header::{ETAG, LAST_MODIFIED};
 use http::{HeaderMap, StatusCode};
 use http_cache::{
-    StoredHead, confirmed_elsewhere, names_another, revalidation_headers,
-    revalidation_headers_elsewhere, same_representation,
+    Reply, StoredHead, confirmed_elsewhere, names_another, range_headers_elsewhere,
+    revalidation_headers, revalidation_headers_elsewhere, same_representation,
 };
 use rt::clock;
 
@@ -40,6 +40,11 @@ impl Object {
         let name = self.head.master.as_ref()?;
         self.project.masters.iter().position(|master| master.name == *name)
     }
+
+    /// Whether it is content that came from another master than this one.
+    pub(crate) fn is_from_another(&self, master: MasterId) -> bool {
+        self.head.has_ranges() && self.home().is_some_and(|home| home != master)
+    }
 }
 
 /// The home of what is to be confirmed.
@@ -62,9 +67,40 @@ pub(crate) fn differs(ask: &Ask, answer: &Answer) -> bool {
 
 /// Whether what is held is content that came from another master.
 fn is_elsewhere(ask: &Ask, master: MasterId) -> bool {
-    ask.held.as_ref().is_some_and(|held| {
-        held.head.has_ranges() && held.home().is_some_and(|home| home != master)
-    })
+    ask.held.as_ref().is_some_and(|held| held.is_from_another(master))
+}
+
+/// Preconditions of a request to a master for parts of an object, each to be tried when the one before
+/// it fails. `usual`: those of its home.
+pub(crate) fn conditions(object: &Object, usual: HeaderMap, master: MasterId) -> Vec<HeaderMap> {
+    let by_date = range_headers_elsewhere(&object.head).filter(|_| object.is_from_another(master));
+    match (by_date, object.project.masters.get(master)) {
+        (Some(by_date), Some(m)) if m.names_otherwise.load(Relaxed) => vec![by_date],
+        (Some(by_date), _) => vec![usual, by_date],
+        (None, _) => vec![usual],
+    }
+}
+
+/// Whether a reply of a master brings bytes of the object, by the name that it has or by another.
+pub(crate) fn is_part(edge: &Edge, object: &Object, master: MasterId, reply: &Reply<'_>) -> bool {
+    let length = object.rep.length();
+    if same_representation(&object.head, length, reply) {
+        return true;
+    }
+    let is_part = object.is_from_another(master)
+        && confirmed_elsewhere(&object.head, length, reply).is_some();
+    if is_part {
+        note_disagreement(edge, object, master, reply.headers);
+        note_name(object, master);
+    }
+    is_part
+}
+
+/// The master has names of its own.
+fn note_name(object: &Object, master: MasterId) {
+    if let Some(endpoint) = object.project.masters.get(master) {
+        endpoint.names_otherwise.store(true, Relaxed);
+    }
 }
 
 /// Fields that make a question about what is held a conditional one. A master that names content in a
@@ -82,9 +118,7 @@ pub(crate) fn judge(edge: &Edge, ask: &Ask, answer: &Answer) -> Elsewhere {
     let Some(held) = &ask.held else { return Elsewhere::Replaces };
     note_disagreement(edge, held, answer.master, &answer.parts.headers);
     if let Some(head) = confirmed_elsewhere(&held.head, held.rep.length(), &answer.reply()) {
-        if let Some(endpoint) = ask.project.masters.get(answer.master) {
-            endpoint.names_otherwise.store(true, Relaxed);
-        }
+        note_name(held, answer.master);
         return Elsewhere::Confirms(head);
     }
     let now = clock::now();

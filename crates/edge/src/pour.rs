@@ -6,12 +6,13 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes};
 use fill::{Failure, MasterId, Next, RunId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_cache::ContentRange;
 use http_cache::hygiene::fill_request;
-use http_cache::{ContentRange, same_representation};
 
 use store::WriteError;
 
 use crate::filling::Filling;
+use crate::home;
 use crate::upstream::{Answer, Reading};
 
 /// One request of the fill machine, from the question to its end.
@@ -60,19 +61,27 @@ pub(crate) async fn ask(
     bytes: &Range<u64>,
 ) -> Result<(Reading, u64), Failure> {
     let (edge, object) = (&filling.edge, &filling.object);
-    let mut extra = filling.conditions.clone().unwrap_or_default();
     let whole = *bytes == (0..object.rep.length());
-    if !whole {
-        let range = format!("bytes={}-{}", bytes.start, bytes.end.saturating_sub(1));
-        let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
-        extra.insert(header::RANGE, range);
-    }
-    let headers = fill_request(&HeaderMap::new(), &edge.me, &object.selecting, &extra);
+    let range = format!("bytes={}-{}", bytes.start, bytes.end.saturating_sub(1));
+    let range = HeaderValue::try_from(range).map_err(|_| Failure::Protocol)?;
     let (project, target) = (&object.project, &object.target);
-    let answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await?;
+    let mut answer = Err(Failure::Changed);
+    for mut extra in
+        home::conditions(object, filling.conditions.clone().unwrap_or_default(), master)
+    {
+        if !whole {
+            extra.insert(header::RANGE, range.clone());
+        }
+        let headers = fill_request(&HeaderMap::new(), &edge.me, &object.selecting, &extra);
+        answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await;
+        if !answer.as_ref().is_ok_and(|a| a.parts.status == StatusCode::PRECONDITION_FAILED) {
+            break;
+        }
+    }
+    let answer = answer?;
     let reply = answer.reply();
     let status = reply.status;
-    let same = same_representation(&object.head, object.rep.length(), &reply);
+    let same = home::is_part(edge, object, master, &reply);
     let start = match (reply.status, ContentRange::of(reply.headers)) {
         (StatusCode::OK, _) if same => 0,
         (StatusCode::PARTIAL_CONTENT, Some(ContentRange::Part { first, last, .. })) if same => {

@@ -7,7 +7,9 @@
 //! date where that date is a strong validator on both sides (RFC 9110 section 8.8.2.2).
 
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, ETAG, HeaderName, IF_MODIFIED_SINCE, LAST_MODIFIED};
+use http::header::{
+    CONTENT_ENCODING, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
+};
 
 use crate::fields::elements;
 use crate::merge::merge_304;
@@ -26,6 +28,15 @@ pub fn revalidation_headers_elsewhere(stored: &StoredHead) -> Option<HeaderMap> 
     let date = stored.headers.get(LAST_MODIFIED).filter(|_| date_is_strong(stored))?;
     let mut fields = HeaderMap::new();
     fields.insert(IF_MODIFIED_SINCE, date.clone());
+    Some(fields)
+}
+
+/// Fields that make a request for further ranges to such a master fail with 412 when its content is
+/// another. The reply is to be checked with [`confirmed_elsewhere`].
+pub fn range_headers_elsewhere(stored: &StoredHead) -> Option<HeaderMap> {
+    let date = stored.headers.get(LAST_MODIFIED).filter(|_| date_is_strong(stored))?;
+    let mut fields = HeaderMap::new();
+    fields.insert(IF_UNMODIFIED_SINCE, date.clone());
     Some(fields)
 }
 
@@ -179,7 +190,11 @@ mod tests {
         assert_eq!(got.response_ms, START.wall_ms + 61_000);
         let asked = revalidation_headers_elsewhere(&stored).unwrap();
         assert_eq!(asked, fields(&[("if-modified-since", OLD)]));
-        assert_eq!(revalidation_headers_elsewhere(&head(200, &[("etag", "\"a\"")])), None);
+        let part = range_headers_elsewhere(&stored).unwrap();
+        assert_eq!(part, fields(&[("if-unmodified-since", OLD)]));
+        let undated = head(200, &[("etag", "\"a\"")]);
+        assert_eq!(revalidation_headers_elsewhere(&undated), None);
+        assert_eq!(range_headers_elsewhere(&undated), None);
     }
 
     #[test]

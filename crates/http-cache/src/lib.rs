@@ -57,7 +57,9 @@ pub mod vary;
 #[cfg(test)]
 mod testing;
 
-pub use agree::{confirmed_elsewhere, names_another, revalidation_headers_elsewhere};
+pub use agree::{
+    confirmed_elsewhere, names_another, range_headers_elsewhere, revalidation_headers_elsewhere,
+};
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};
