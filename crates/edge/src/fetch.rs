@@ -487,7 +487,10 @@ fn refuse(edge: &Edge, ask: &Ask, question: &Question, answer: Answer, why: NoCa
     let is_good = meaning(status) == Meaning::Good;
     match &ask.held {
         None if is_good => edge.memos.renew(&ask.key, |memo| memo.set_pass(now, PASS_MS, why)),
-        Some(held) if is_content => {
+        Some(held)
+            if is_content
+                && !same_representation(&held.head, held.rep.length(), &answer.reply()) =>
+        {
             // What is held was replaced at its origin by something that may not be kept.
             edge.discard(held);
             edge.memos.renew(&ask.key, |memo| memo.set_pass(now, PASS_MS, why));

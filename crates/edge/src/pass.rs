@@ -8,12 +8,16 @@
 use std::sync::Arc;
 
 use fill::{Failure, MasterId};
-use http::{Method, Request};
+use http::{Method, Request, Response, StatusCode};
 use http_cache::errors::meaning;
 use http_cache::hygiene::pass_request;
-use http_cache::{CacheStatus, Forward, NoCache, Target, invalidated, key};
+use http_cache::{
+    CacheStatus, Forward, NoCache, Selecting, Target, answers_get, invalidated, key, storable,
+    varying,
+};
 use hyper::body::Incoming;
 use rt::clock;
+use serve::Body;
 use store::Key;
 
 use crate::answers;
@@ -21,7 +25,8 @@ use crate::counters::Served;
 use crate::handler::{Answered, Asked};
 use crate::project::Project;
 use crate::refusal::Refusal;
-use crate::state::Edge;
+use crate::spool::{self, Draft};
+use crate::state::{BufferPermit, Edge};
 use crate::upstream::{Answer, Unsent};
 
 /// Passes a GET or HEAD on.
@@ -44,7 +49,11 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
                     if status.is_server_error() {
                         asked.note_failed("status", status, project.master_name(master));
                     }
-                    return (answers::passed(edge, answer, method, cache_status), Served::Pass);
+                    // What it says of others decides whether it is for them too.
+                    let draft = (word == NoCache::Authorization && *method == Method::GET)
+                        .then(|| draft(edge, project, &request.target, request, &answer))
+                        .flatten();
+                    return (keep(edge, draft, answer, method, cache_status), Served::Pass);
                 }
             }
             Err(why) => {
@@ -75,8 +84,16 @@ pub(crate) async fn pass_method(
             for target in invalidated(&parts.method, target, host, status, fields) {
                 edge.invalidate(&Key(key(&project.name, &target))).await;
             }
+            let draft = answers_get(&parts.method, target, host, &answer.reply())
+                .then(|| {
+                    let uri = target.as_str().parse().ok()?;
+                    let get =
+                        http_cache::Request::parse(&Method::GET, &uri, &parts.headers).ok()?;
+                    draft(edge, project, target, &get, &answer)
+                })
+                .flatten();
             let cache_status = CacheStatus::forwarded(Forward::Method);
-            (answers::passed(edge, answer, &parts.method, cache_status), Served::Pass)
+            (keep(edge, draft, answer, &parts.method, cache_status), Served::Pass)
         }
         Err(Unsent::Content) => {
             (Refusal::BrokenContent.answer(edge, &parts.method), Served::Refused)
@@ -94,6 +111,51 @@ pub(crate) async fn pass_method(
             (response, Served::Error)
         }
     }
+}
+
+/// How an answer is to be kept; `None` when it is for its client alone. A longer one than a block is:
+/// what is missing of it could not be asked for without the client's own fields.
+fn draft(
+    edge: &Arc<Edge>,
+    project: &Arc<Project>,
+    target: &Target,
+    request: &http_cache::Request,
+    answer: &Answer,
+) -> Option<(BufferPermit, Draft)> {
+    let reply = answer.reply();
+    let block = u64::from(edge.block_bytes);
+    let fits = reply.complete_length().is_none_or(|length| length <= block);
+    let is_plain = reply.status == StatusCode::OK
+        && varying(reply.headers).is_ok_and(|names| names.is_empty());
+    if !fits || !is_plain {
+        return None;
+    }
+    let head = storable(request, &reply, &project.rules(target).policy).ok()?;
+    let draft = Draft {
+        project: Arc::clone(project),
+        target: target.clone(),
+        key: Key(key(&project.name, target)),
+        selecting: Selecting::default(),
+        head,
+    };
+    Some((edge.try_buffer(project)?, draft))
+}
+
+/// Hands an answer on, and keeps it beside that when there is a draft.
+fn keep(
+    edge: &Arc<Edge>,
+    draft: Option<(BufferPermit, Draft)>,
+    answer: Answer,
+    method: &Method,
+    cache_status: CacheStatus,
+) -> Response<Body> {
+    let Some((permit, draft)) = draft else {
+        return answers::passed(edge, answer, method, cache_status);
+    };
+    // Whether it ends well is nobody's question.
+    let (tail, gathering) = spool::begin(edge, permit, draft, answer.body);
+    drop(gathering);
+    answers::streamed(edge, answer.parts, tail, method, cache_status)
 }
 
 /// Books what an answer says of its master.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use http::HeaderMap;
+use http_cache::vary::{favourite_language, is_in_language};
 use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_headers};
 use rt::{Shutdown, clock};
 use store::{Held, Key, Representation, Store, WriteError};
@@ -205,6 +206,17 @@ impl Edge {
             Some(record) => {
                 key = Key(record.key(&base.0, client));
                 rep = get(key)?;
+                if rep.is_none()
+                    && let Some(language) = favourite_language(client)
+                {
+                    for other in record.by_language() {
+                        let found = get(Key(*other))?;
+                        if found.as_ref().is_some_and(|rep| is_spoken(rep, &language)) {
+                            (key, rep) = (Key(*other), found);
+                            break;
+                        }
+                    }
+                }
                 Selecting::of(carried.iter().chain(record.names()), client)
             }
         };
@@ -251,6 +263,10 @@ impl Edge {
         let store = Arc::clone(self.store(key));
         tokio::task::spawn_blocking(move || store.discard(&rep))
     }
+}
+
+fn is_spoken(rep: &Representation, language: &[u8]) -> bool {
+    StoredHead::from_bytes(&rep.head()).is_ok_and(|head| is_in_language(&head.headers, language))
 }
 
 impl Object {

@@ -363,3 +363,26 @@ async fn what_is_stale_is_served_while_it_is_revalidated_where_it_says_so() {
     assert_same(&edge.get("/a", &[]).await.body, &new);
     edge.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_may_not_be_kept_takes_out_only_what_it_replaces() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(30, LENGTH);
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    for (path, etag, objects) in [("/same", "a1", 1), ("/other", "a2", 1)] {
+        master.put(path, stale(&body, "a1"));
+        edge.get(path, &[]).await;
+        let head = format!("HTTP/1.1 200 X\r\nETag: \"{etag}\"\r\nCache-Control: no-store\r\n");
+        let head = format!("{head}Content-Length: {LENGTH}\r\n\r\n");
+        let answer = [head.as_bytes(), &body].concat();
+        master.change(path, |item| item.raw = [answer].into());
+        let reply = edge.get(path, &[]).await;
+        assert_same(&reply.body, &body);
+        assert!(reply.header("cache-status").ends_with("; detail=no-store"));
+        // What was held under another tag goes, off the workers.
+        while edge.status()["edge"]["stores"][0]["objects"] != objects {
+            tokio::task::yield_now().await;
+        }
+    }
+    edge.stop().await;
+}

@@ -1,4 +1,4 @@
-//! Answers whose length shows only at their end.
+//! Answers that show only at their end whether they can be kept.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -146,4 +146,37 @@ async fn a_crowd_is_served_by_one_answer() {
     }
     assert_eq!(master.asked().len(), 1);
     std::sync::Arc::into_inner(edge).unwrap().stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_an_authorized_request_is_kept_when_it_may_be_shared() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    for (path, cache_control, length, is_kept) in [
+        ("/public", "public, max-age=60", BLOCK, true),
+        ("/shared", "s-maxage=60", 10, true),
+        ("/own", "max-age=60", 10, false),
+        // What is missing of it could not be asked for without the client's own fields.
+        ("/long", "public, max-age=60", BLOCK + 1, false),
+    ] {
+        let body = content(7, length);
+        let item = Item { cache_control: Some(cache_control), ..Item::new(body.clone(), "a") };
+        master.put(path, item);
+        let before = master.asked().len();
+        let own = edge.get(path, &["Authorization: Basic eA=="]).await;
+        assert_same(&own.body, &body);
+        let want = "edge1; fwd=bypass; fwd-status=200; detail=authorization";
+        assert_eq!(own.header("cache-status"), want);
+        let asked = master.asked();
+        assert_eq!(asked.last().unwrap().headers["authorization"], "Basic eA==");
+        if is_kept {
+            // It is stored behind.
+            while edge.get(path, &["Cache-Control: only-if-cached"]).await.status == 504 {}
+        }
+        assert_same(&edge.get(path, &[]).await.body, &body);
+        let asked = &master.asked()[before..];
+        assert_eq!(asked.len(), if is_kept { 1 } else { 2 }, "{path}");
+        assert!(is_kept || !asked[1].headers.contains_key("authorization"));
+    }
+    edge.stop().await;
 }

@@ -234,3 +234,28 @@ async fn content_that_a_master_does_not_take_is_not_taken_from_the_client() {
     drop(idle);
     edge.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_to_post_that_is_the_target_itself_is_kept_for_get() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let answer = |location: &str| {
+        let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nContent-Length: 5\r\n";
+        format!("{head}Content-Location: {location}\r\n\r\n12345").into_bytes()
+    };
+    for (path, location, asked) in [("/a", "/a", 1), ("/b", "/other", 2)] {
+        let item = Item::new(b"by get\n".to_vec(), "a1");
+        master.put(path, Item { raw: [answer(location)].into(), ..item });
+        let edge = open_edge(dir.path(), &[&master]).await;
+        let before = master.asked().len();
+        let reply = ask(&edge, "POST", path, &["Content-Length: 0"]).await;
+        assert_eq!(reply.body, b"12345");
+        if asked == 1 {
+            // It is stored behind.
+            while edge.get(path, &["Cache-Control: only-if-cached"]).await.status == 504 {}
+        }
+        let body = edge.get(path, &[]).await.body;
+        assert_eq!(body, if asked == 1 { &b"12345"[..] } else { &b"by get\n"[..] });
+        assert_eq!(master.asked().len() - before, asked, "{path}");
+        edge.stop().await;
+    }
+}

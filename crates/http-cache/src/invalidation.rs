@@ -4,7 +4,10 @@
 use http::header::{CONTENT_LOCATION, HeaderName, LOCATION};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
+use crate::directives::ResponseDirectives;
 use crate::fields::single;
+use crate::reply::Reply;
+use crate::storable::is_explicit;
 use crate::target::Target;
 
 /// The targets whose stored answers must not be used any more once a master answered `method` with
@@ -23,6 +26,16 @@ pub fn invalidated(
     let mut targets = vec![target.clone()];
     targets.extend([LOCATION, CONTENT_LOCATION].into_iter().filter_map(named));
     targets
+}
+
+/// Whether the answer to a POST is what a GET of its target would bring: it says so in
+/// `Content-Location`, and says how long that holds (RFC 9110 section 9.3.3).
+pub fn answers_get(method: &Method, target: &Target, host: &str, reply: &Reply<'_>) -> bool {
+    let named = || single(reply.headers, CONTENT_LOCATION)?.to_str().ok();
+    *method == Method::POST
+        && reply.status == StatusCode::OK
+        && is_explicit(reply.headers, &ResponseDirectives::of(reply.headers))
+        && named().and_then(|named| reference(target, host, named)).as_ref() == Some(target)
 }
 
 /// The target that a URI reference names, if it is one of this host (RFC 3986 section 5.2).
@@ -57,7 +70,7 @@ fn is_same(a: &str, b: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::fields;
+    use crate::testing::{fields, reply};
 
     fn got(method: &str, status: u16, list: &[(&str, &str)]) -> Vec<String> {
         let target = Target::parse(b"/d/a?q").unwrap();
@@ -83,6 +96,23 @@ mod tests {
             let want: &[&str] = if hits { &["/d/a?q"] } else { &[] };
             assert_eq!(got(method, status, &[]), want, "{method} {status}");
         }
+    }
+
+    #[test]
+    fn an_answer_to_post_that_says_it_is_the_target() {
+        let target = Target::parse(b"/d/a?q").unwrap();
+        let of = |method: &str, status: u16, list: &[(&str, &str)]| {
+            let headers = fields(list);
+            answers_get(&method.parse().unwrap(), &target, "h.example", &reply(status, &headers))
+        };
+        let (here, fresh) = (("content-location", "a?q"), ("cache-control", "max-age=60"));
+        assert!(of("POST", 200, &[here, fresh]));
+        assert!(of("POST", 200, &[("content-location", "http://h.example/d/a?q"), fresh]));
+        assert!(!of("POST", 200, &[here]));
+        assert!(!of("POST", 200, &[fresh]));
+        assert!(!of("POST", 200, &[("content-location", "/b"), fresh]));
+        assert!(!of("POST", 201, &[here, fresh]));
+        assert!(!of("PUT", 200, &[here, fresh]));
     }
 
     #[test]

@@ -63,7 +63,7 @@ pub use agree::{
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};
-pub use invalidation::invalidated;
+pub use invalidation::{answers_get, invalidated};
 pub use merge::merge_304;
 pub use range::ByteRanges;
 pub use reply::{ContentRange, Reply, same_representation};

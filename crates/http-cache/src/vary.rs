@@ -18,11 +18,13 @@
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, HeaderName, VARY};
+use http::header::{
+    ACCEPT_ENCODING, ACCEPT_LANGUAGE, CONTENT_ENCODING, CONTENT_LANGUAGE, HeaderName, VARY,
+};
 use model::Now;
 use sha2::{Digest, Sha256};
 
-use crate::fields::elements;
+use crate::fields::{digits, elements};
 use crate::hygiene::is_carried;
 use crate::storable::NoCache;
 use crate::target::Key;
@@ -194,6 +196,12 @@ impl Variants {
         key
     }
 
+    /// The variants that are noted, when a client may be given another than its own by the language
+    /// it likes best ([`favourite_language`]): that alone must choose.
+    pub fn by_language(&self) -> &[Key] {
+        if self.names == [ACCEPT_LANGUAGE] { &self.keys } else { &[] }
+    }
+
     /// Notes that a variant will be held; those that are held no more make room. Whether there is
     /// room for it.
     pub fn admit(&mut self, key: Key, is_held: impl Fn(&Key) -> bool) -> bool {
@@ -270,6 +278,45 @@ fn normalised(name: &HeaderName, request: &HeaderMap) -> Vec<Vec<u8>> {
         list.dedup();
     }
     list
+}
+
+/// The language that a client likes better than all others, in lower case. A variant in it is what its
+/// master would choose, whatever else the client takes.
+pub fn favourite_language(request: &HeaderMap) -> Option<Vec<u8>> {
+    let mut best: Option<(u64, Vec<u8>)> = None;
+    let mut is_alone = false;
+    for element in normalised(&ACCEPT_LANGUAGE, request) {
+        let mut parts = element.split(|b| *b == b';');
+        let language = parts.next()?.to_vec();
+        let weight = match parts.next() {
+            None => 1000,
+            Some(weight) => thousandths(weight.strip_prefix(b"q=")?)?,
+        };
+        match &best {
+            Some((most, _)) if weight < *most => {}
+            Some((most, _)) if weight == *most => is_alone = false,
+            _ => (best, is_alone) = (Some((weight, language)), true),
+        }
+    }
+    let (weight, language) = best?;
+    (is_alone && weight > 0 && language != b"*").then_some(language)
+}
+
+/// Whether what is held is in this language alone.
+pub fn is_in_language(held: &HeaderMap, language: &[u8]) -> bool {
+    let mut languages = elements(held, CONTENT_LANGUAGE);
+    languages.next().is_some_and(|first| first.eq_ignore_ascii_case(language))
+        && languages.next().is_none()
+}
+
+/// A weight: 0 to 1 with at most three digits behind its point (RFC 9110 section 12.4.2).
+fn thousandths(weight: &[u8]) -> Option<u64> {
+    let mut parts = weight.splitn(2, |b| *b == b'.');
+    let whole = digits(parts.next()?)?;
+    let part = parts.next().unwrap_or(b"");
+    let part: Vec<u8> = part.iter().copied().chain(*b"000").take(3.max(part.len())).collect();
+    let weight = whole.checked_mul(1000)?.checked_add(digits(&part)?)?;
+    (part.len() == 3 && weight <= 1000).then_some(weight)
 }
 
 /// Whether `Accept-Encoding` forbids an answer without a coding (RFC 9110 section 12.5.3).
@@ -432,6 +479,38 @@ mod tests {
         assert_eq!(*selecting.values(), fields(&[("foo", "1"), ("foo", "2")]));
         assert!(selecting.has(&"user-agent".parse().unwrap()), "sent without a value of ours");
         assert!(!selecting.has(&"range".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_language_that_is_liked_best() {
+        for (value, want) in [
+            ("de", Some("de")),
+            ("fr;q=0.5, DE;q=1.0", Some("de")),
+            ("fr;q=0.5, de; q=0.501", Some("de")),
+            ("en, de", None),
+            ("en;q=0.5, de;q=0.500", None),
+            ("fr;q=0.4, en;q=0.5, de;q=0.5", None),
+            ("*, de;q=0.9", None),
+            ("de;q=0", None),
+            ("", None),
+            ("de;q=2", None),
+            ("de;q=0.1234", None),
+            ("de;q=x", None),
+            ("de;x=1", None),
+        ] {
+            let got = favourite_language(&fields(&[("accept-language", value)]));
+            assert_eq!(got.as_deref(), want.map(str::as_bytes), "{value}");
+        }
+        for (value, want) in [("de", true), ("DE", true), ("de, en", false), ("de-AT", false)] {
+            assert_eq!(is_in_language(&fields(&[("content-language", value)]), b"de"), want);
+        }
+        assert!(!is_in_language(&fields(&[]), b"de"));
+        let mut record = Variants::new(names(&["accept-language"]), START);
+        record.admit([1; 16], |_| true);
+        assert_eq!(record.by_language(), [[1; 16]]);
+        let mut record = Variants::new(names(&["accept-language", "foo"]), START);
+        record.admit([1; 16], |_| true);
+        assert!(record.by_language().is_empty());
     }
 
     #[test]
