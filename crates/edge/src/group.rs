@@ -106,6 +106,13 @@ impl Groups {
         }
     }
 
+    /// A request may have changed a member: what snapshots have of it is void (RFC 9111 section 4.4).
+    pub(crate) fn handle_changed(&self, project: &Project, target: &Target) {
+        if let Some((name, _)) = project.group_of(target) {
+            self.end(project, name);
+        }
+    }
+
     /// For `/status`.
     pub(crate) fn status(&self) -> serde_json::Value {
         let groups = self.lock();

@@ -83,6 +83,7 @@ pub(crate) async fn pass_method(
             let (status, fields) = (answer.parts.status, &answer.parts.headers);
             for target in invalidated(&parts.method, target, host, status, fields) {
                 edge.invalidate(&Key(key(&project.name, &target))).await;
+                edge.groups.handle_changed(project, &target);
             }
             let draft = answers_get(&parts.method, target, host, &answer.reply())
                 .then(|| {

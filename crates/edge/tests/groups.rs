@@ -251,3 +251,46 @@ async fn edges_behind_an_edge_show_its_snapshots() {
     }
     parent.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_changes_a_member_does_not_wait_for_the_grid() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    publish(&master, 1);
+    let mut map = map(master.address);
+    for project in map.map.projects.values_mut() {
+        project.unsafe_methods = true;
+        project.paths[0].ttl_s = Some(86_400);
+    }
+    let edge = Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await;
+    assert_eq!(version(&edge.get(INDEX, &[]).await), 1);
+    publish(&master, 2);
+    assert_eq!(version(&edge.get(INDEX, &[]).await), 1);
+    assert_eq!(rest(&edge, "DELETE", INDEX).await.status, 200);
+    assert_eq!(version(&edge.get(INDEX, &[]).await), 2);
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn dates_are_validators_of_a_group_as_well() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    for path in [INDEX, PACKAGES] {
+        let date = Some("Thu, 01 Jan 2026 00:00:00 GMT");
+        let body = content(1, 150_000);
+        master.put(path, Item { etag: None, last_modified: date, ..Item::new(body, "") });
+    }
+    for _start in 0..2 {
+        let edge = start(dir.path(), &master).await;
+        let mut snapshots = std::collections::BTreeSet::new();
+        while snapshots.len() < 3 {
+            for path in [INDEX, PACKAGES] {
+                let reply = edge.get(path, &[EDGE]).await;
+                assert_eq!(reply.status, 200);
+                support::assert_same(&reply.body, &content(1, 150_000));
+            }
+            let group = &edge.status()["edge"]["groups"][0];
+            assert_eq!((&group["switches"], group["why_kept"].as_str()), (&0.into(), None));
+            snapshots.insert(group["snapshot_of"].to_string());
+        }
+        edge.stop().await;
+    }
+}
