@@ -105,8 +105,9 @@ async fn answers_end_for_all_members_at_the_same_tick_and_say_where_they_come_fr
         let age: u64 = reply.header("age").parse().unwrap();
         let ttl = 1 - i64::try_from(age).unwrap();
         let status = reply.header("cache-status");
-        let late = format!("edge1; hit; ttl={}; detail=group", ttl - 1);
-        assert!(status == format!("edge1; hit; ttl={ttl}; detail=group") || status == late);
+        // A second may end between the two readings of the clock.
+        let likely = [ttl, ttl + 1].map(|ttl| format!("edge1; hit; ttl={ttl}; detail=group"));
+        assert!(likely.iter().any(|likely| likely == status), "{:?}", reply.headers);
         let same = edge.get(path, &[&format!("If-None-Match: {}", reply.header("etag"))]).await;
         assert_eq!((same.status, same.header("cache-control")), (304, "max-age=1"));
     }
