@@ -4,7 +4,7 @@
 //! fields), a reply (`STATUS`, then fields), a 304 (fields). What is no line is skipped.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderName};
+use http::header::{CONTENT_LENGTH, ETAG, HeaderName};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use model::Now;
 
@@ -19,7 +19,10 @@ use crate::stored::StoredHead;
 use crate::target::Target;
 use crate::validator::{range_headers, revalidation_headers, validator};
 use crate::vary::{Selecting, Variants, varying};
-use crate::{Policy, freshness, merge_304, next_step, storable};
+use crate::{
+    Policy, confirmed_elsewhere, freshness, invalidated, merge_304, names_another, next_step,
+    storable,
+};
 
 /// Plays `data` through the rules. Panics only when an invariant is broken.
 pub fn fuzz_headers(data: &[u8]) {
@@ -121,7 +124,13 @@ fn play(
     let held = freshness(&stored, later, &policy);
     assert!(!held.fresh || held.age_s < held.lifetime_s);
     let _ = next_step(request, Some(&stored), later, &policy).to_string();
-    let _ = same_representation(&stored, length, &reply);
+    let _ = (same_representation(&stored, length, &reply), names_another(&stored, headers));
+    if let Some(confirmed) = confirmed_elsewhere(&stored, length, &reply) {
+        // Whatever another master calls it, it keeps its name.
+        assert_eq!(confirmed.headers.get(ETAG), stored.headers.get(ETAG));
+    }
+    let changed = invalidated(&Method::POST, &request.target, "a.example", status, headers);
+    assert!(changed.len() <= 3, "{changed:?}");
     check_plan(request, &respond(request, &stored, length, later), length);
     let status = StatusCode::NOT_MODIFIED;
     let update = Reply { status, headers: update, asked: later, got: later };

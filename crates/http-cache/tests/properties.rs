@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Method, StatusCode};
 use http_cache::range::{ByteRanges, Resolved};
 use http_cache::{Piece, Request, StoredHead, Target, key, respond};
-use model::Now;
+use model::{Now, Query};
 use proptest::prelude::*;
 
 // --- ranges ---------------------------------------------------------------------------------
@@ -217,6 +217,30 @@ proptest! {
             // What is sent upstream is a URI.
             let uri: http::Uri = normal.as_str().parse().unwrap();
             prop_assert_eq!(Target::of(&uri), Ok(normal));
+        }
+    }
+
+    /// What a project drops of a query neither travels nor makes another object.
+    #[test]
+    fn reducing_keeps_the_path_and_what_is_listed(
+        a in target(),
+        names in prop::collection::vec("[a-c]", 0..3),
+    ) {
+        if let Ok(normal) = Target::parse(a.as_bytes()) {
+            for policy in [Query::Keep, Query::Drop, Query::Only(names)] {
+                let reduced = normal.clone().reduced(&policy);
+                prop_assert_eq!(reduced.path(), normal.path());
+                prop_assert_eq!(Target::parse(reduced.as_str().as_bytes()), Ok(reduced.clone()));
+                let again = reduced.clone().reduced(&policy);
+                if let Query::Only(names) = &policy {
+                    let is_listed = |p: &str| names.iter().any(|n| p.split('=').next() == Some(n));
+                    prop_assert!(reduced.query().is_none_or(|q| q.split('&').all(is_listed)));
+                    let distinct: std::collections::BTreeSet<_> = names.iter().collect();
+                    prop_assert!(distinct.len() < names.len() || again == reduced);
+                } else {
+                    prop_assert_eq!(again, reduced);
+                }
+            }
         }
     }
 
