@@ -77,6 +77,11 @@ impl Counters {
         }
     }
 
+    /// Every reason of refusals with its count, for `/status`.
+    pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.refused.iter().map(|(word, counter)| (*word, counter.get()))
+    }
+
     /// Every result with its count, for `/status`.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         Served::ALL.iter().zip(&self.requests).map(|((_, word), (_, c))| (*word, c.get()))

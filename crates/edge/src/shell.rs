@@ -244,6 +244,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
             let shown = project.shown(id, now);
             serde_json::json!({
                 "name": m.name, "url": m.base, "requests": m.requests.get(), "bytes": m.bytes.get(),
+                "disagreements": m.disagreements.get(),
                 "skipped": shown.failures > 0, "failures": shown.failures,
                 "probed_in_ms": shown.skipped_ms,
                 "p50_first_byte_ms": shown.p50_first_byte_ms,
@@ -256,11 +257,14 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         projects.by_name.iter().map(|(n, p)| (n.to_string(), masters(p))).collect();
     let results: serde_json::Map<String, serde_json::Value> =
         edge.counters.results().map(|(word, n)| (word.to_owned(), n.into())).collect();
+    let refused: serde_json::Map<String, serde_json::Value> =
+        edge.counters.refusals().map(|(word, n)| (word.to_owned(), n.into())).collect();
     serde_json::json!({
         "generation": projects.generation,
         "draining": edge.shutdown.is_triggered(),
         "connections": connections.open.load(Ordering::Relaxed),
         "requests": results,
+        "refused": refused,
         "sent_bytes": edge.counters.sent.get(),
         "questions_in_flight": edge.flights.count(),
         "fills_in_flight": edge.fillings.count(),

@@ -69,6 +69,8 @@ async fn origins_with_other_tags_for_equal_files_do_not_take_turns() {
     assert!(!asked.contains_key("if-none-match"));
     assert!(disagreements(&edge, "m1") >= 1);
     assert_eq!(disagreements(&edge, "m0"), 0);
+    let shown = &edge.status()["edge"]["masters"]["videolan"][1]["disagreements"];
+    assert_eq!(shown, disagreements(&edge, "m1"));
     edge.stop().await;
 }
 

@@ -49,6 +49,7 @@ async fn a_project_is_for_reading_unless_it_says_otherwise() {
     assert_eq!(master.asked().len(), 0);
     let refused = "cacheboy_edge_refused_total{reason=\"method-not-allowed\"} 7";
     assert!(edge.metrics().contains(refused), "{}", edge.metrics());
+    assert_eq!(edge.status()["edge"]["refused"]["method-not-allowed"], 7);
     edge.stop().await;
 }
 
