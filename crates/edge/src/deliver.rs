@@ -50,8 +50,10 @@ pub(crate) async fn deliver(
             .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
         reader.coming(missing).await?;
         if status.hit {
-            let (ttl_s, fwd_status) = (status.ttl_s, reader.upstream_status());
-            status = CacheStatus { ttl_s, fwd_status, ..CacheStatus::forwarded(Forward::Partial) };
+            let forwarded = CacheStatus::forwarded(Forward::Partial);
+            let (ttl_s, detail) = (status.ttl_s, status.detail);
+            let fwd_status = reader.upstream_status();
+            status = CacheStatus { ttl_s, detail, fwd_status, ..forwarded };
         }
         kept = Some(reader);
     }
