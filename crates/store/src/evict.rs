@@ -56,7 +56,7 @@ impl Shared {
         };
         match victim {
             Victim::Segment(segment) => return self.evict_segment(&segment),
-            Victim::Giant(rep) => self.trim_giant(&rep),
+            Victim::Giant(rep) => self.trim_giant(rep),
             Victim::File(place, spot, rep) => self.evict_file(place, spot, rep)?,
             Victim::Busy => return Ok(Step::Spared),
         }
@@ -168,26 +168,32 @@ impl Shared {
     }
 
     /// Gives back the blocks of a giant that were not used lately, unless it has come into use.
-    fn trim_giant(&self, rep: &Arc<Representation>) {
+    fn trim_giant(&self, rep: Arc<Representation>) {
         let Some(body) = rep.file_body() else { return };
         // One reference is ours, one is that of the live ones.
         let forgotten = self.live.inspect(rep.place(), |_, _| {
-            let is_idle = Arc::strong_count(rep) <= 2 && body.can_be_trimmed();
+            let is_idle = Arc::strong_count(&rep) <= 2 && body.can_be_trimmed();
             is_idle.then(|| (body.crcs_of_used(), body.trim()))
         });
         let Some(Some((crcs, blocks))) = forgotten else { return };
-        if body.is_published() && !self.write_meta_now(rep, body, crcs) {
+        if body.is_published() && !self.write_meta_now(&rep, body, crcs) {
             // Without that a kill would leave metadata with blocks that are holes. Their checksums
             // would tell: all that is lost is the exact count.
             rep.mark_dirty();
         }
-        let before = self.used();
-        if rep.punch(body, &blocks).is_err() {
-            self.cannot_punch.store(true, Relaxed);
+        match rep.punch(body, &blocks) {
+            Ok(bytes) => {
+                self.counts.trimmed_bytes.fetch_add(bytes, Relaxed);
+                rep.mark_dirty();
+            }
+            Err(_) => {
+                self.cannot_punch.store(true, Relaxed);
+                let place = rep.place();
+                drop(rep);
+                self.drop_idle(place);
+                self.counts.evictions.fetch_add(1, Relaxed);
+            }
         }
-        let freed = before.saturating_sub(self.used());
-        self.counts.trimmed_bytes.fetch_add(freed, Relaxed);
-        rep.mark_dirty();
     }
 
     fn evict_segment(&self, segment: &Arc<Segment>) -> Result<Step, WriteError> {

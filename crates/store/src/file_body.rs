@@ -455,8 +455,9 @@ impl Representation {
     }
 
     /// Makes holes where blocks were that [`FileBody::trim`] gave; what of them has been written
-    /// again meanwhile stays. Blocks.
-    pub(crate) fn punch(self: &Arc<Self>, body: &FileBody, blocks: &[u32]) -> io::Result<()> {
+    /// again meanwhile stays. Gives the bytes that came back. Blocks.
+    pub(crate) fn punch(self: &Arc<Self>, body: &FileBody, blocks: &[u32]) -> io::Result<u64> {
+        let mut freed = 0u64;
         let file = self.opened(body, true);
         let mut refused = file.as_ref().err().map(|error| io::Error::from(error.kind()));
         for block in blocks {
@@ -478,9 +479,10 @@ impl Representation {
             held.reserved_bytes = held.reserved_bytes.saturating_sub(bytes);
             drop(held);
             self.shared.release(bytes);
+            freed = freed.saturating_add(bytes);
             self.shared.note_changed();
         }
-        refused.map_or(Ok(()), Err)
+        refused.map_or(Ok(freed), Err)
     }
 
     fn checksum(&self, file: &File, block: u32) -> io::Result<Option<u32>> {

@@ -66,6 +66,8 @@ mod properties;
 #[cfg(test)]
 mod room;
 #[cfg(test)]
+mod small;
+#[cfg(test)]
 mod tests;
 
 pub use disk::{Disk, Entry, Lock};

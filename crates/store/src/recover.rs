@@ -84,8 +84,10 @@ impl Store {
         // The marker, and the log.
         shared.charge(meta::UNIT_BYTES.saturating_add(reserved));
         settle(&shared, index)?;
-        shared.begin_sweep(first_id);
-        if !is_trusted {
+        if is_trusted {
+            shared.begin_sweep(first_id);
+        } else {
+            shared.begin_sweep(u64::MAX);
             shared.sweep_all();
         }
         // The last process may have ended between a rename and the next sync.
