@@ -165,6 +165,9 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
         );
         params.fill_memory = size;
     }
+    if let Some(size) = table.get("store_memory").and_then(|v| v.bytes()) {
+        params.store_memory = size;
+    }
     params
 }
 

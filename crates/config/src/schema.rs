@@ -154,6 +154,12 @@ pub(crate) const EDGE: Section = Section {
             "`\"256 MiB\"`",
             "memory for blocks on their way from masters",
         ),
+        key(
+            "store_memory",
+            "size",
+            "`\"256 MiB\"`",
+            "memory for what the stores hold: heads, block maps, small bodies that are asked for often",
+        ),
     ],
 };
 

@@ -120,6 +120,7 @@ connect_timeout_ms = 10
 first_byte_timeout_ms = 20
 between_bytes_timeout_ms = 600000
 fill_memory = "16 MiB"
+store_memory = "64 MiB"
 [[edge.store]]
 path = "cache"
 size = "8 MiB"
@@ -167,6 +168,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(edge.timeouts.first_byte, Duration::from_millis(20));
     assert_eq!(edge.timeouts.between_bytes, Duration::from_secs(600));
     assert_eq!(edge.fill_memory, ByteCount(16 << 20));
+    assert_eq!(edge.store_memory, ByteCount(64 << 20));
     let store = |path: &str, size, block_bytes| edge::StoreParams {
         path: path.into(),
         size: ByteCount(size),
@@ -254,6 +256,7 @@ fn the_defaults_of_the_reference_page_are_those_of_the_code() {
         ("[edge]", "first_byte_timeout_ms", millis(edge.timeouts.first_byte)),
         ("[edge]", "between_bytes_timeout_ms", millis(edge.timeouts.between_bytes)),
         ("[edge]", "fill_memory", size(edge.fill_memory.0)),
+        ("[edge]", "store_memory", size(edge.store_memory.0)),
         ("[[edge.store]]", "block", size(edge.stores[0].block_bytes.into())),
         ("[health.probe]", "interval_ms", timing.interval_ms.to_string()),
         ("[health.probe]", "timeout_ms", timing.timeout_ms.to_string()),

@@ -271,7 +271,8 @@ fn confirmed(edge: &Arc<Edge>, ask: &Ask, head: StoredHead, answer: Answer) -> A
 /// The held representation under a newer head.
 fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
     let bytes = head.to_bytes();
-    if let Err(error) = edge.store(&held.key).set_head(&held.rep, bytes.clone()) {
+    let kept = edge.store(&held.key).map(|store| store.set_head(&held.rep, bytes.clone()));
+    if let Some(Err(error)) = kept {
         tracing::warn!(%error, "a confirmed head is not stored; it will be asked for again");
     }
     Arc::new(held.with_head(head, bytes))
@@ -412,7 +413,7 @@ async fn create(
     from: (MasterId, StatusCode),
     part: Range<u64>,
 ) -> Option<Begun> {
-    let (store, head_bytes) = (Arc::clone(edge.store(&key)), head.to_bytes());
+    let (store, head_bytes) = (edge.store(&key)?, head.to_bytes());
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
     let (asked_key, selecting) = (ask.key, ask.selecting.clone());
     let (filler, is_doubtful) = (Arc::clone(edge), Arc::clone(&ask.is_doubtful));

@@ -17,6 +17,8 @@ pub struct Params {
     pub timeouts: Timeouts,
     /// Memory for blocks that are being filled; at least two blocks.
     pub fill_memory: ByteCount,
+    /// Memory for what the stores hold, shared among them.
+    pub store_memory: ByteCount,
 }
 
 /// `[[edge.store]]`: one disk.
@@ -45,6 +47,8 @@ pub struct Timeouts {
 pub const BLOCK_BYTES_DEFAULT: u32 = 1 << 20;
 /// Default of [`Params::fill_memory`].
 pub const FILL_MEMORY_DEFAULT: ByteCount = ByteCount(256 << 20);
+/// Default of [`Params::store_memory`].
+pub const STORE_MEMORY_DEFAULT: ByteCount = store::Params::MEMORY;
 
 impl Default for Timeouts {
     fn default() -> Self {
@@ -60,6 +64,7 @@ impl Params {
     /// Default patience and memory.
     pub fn new(listen: Vec<SocketAddr>, stores: Vec<StoreParams>) -> Self {
         let timeouts = Timeouts::default();
-        Self { listen, stores, timeouts, fill_memory: FILL_MEMORY_DEFAULT }
+        let (fill_memory, store_memory) = (FILL_MEMORY_DEFAULT, STORE_MEMORY_DEFAULT);
+        Self { listen, stores, timeouts, fill_memory, store_memory }
     }
 }

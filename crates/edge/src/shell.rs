@@ -81,7 +81,7 @@ pub async fn bind(params: Params, node_map: Following, context: Context) -> Resu
 
 /// The same with disks of the caller's: each is made for the folder of a store.
 pub async fn bind_on(
-    disk_of: impl Fn(&Path) -> Arc<dyn store::Disk> + Send + 'static,
+    disk_of: impl Fn(&Path) -> Arc<dyn store::Disk> + Send + Sync + 'static,
     params: Params,
     node_map: Following,
     context: Context,
@@ -92,9 +92,10 @@ pub async fn bind_on(
         return Err(Error::NoListener);
     }
     let (disks, metrics) = (params.stores.clone(), context.metrics.clone());
+    let memory = params.store_memory;
     let state_dir = context.state_dir.clone();
     let opening = tokio::task::spawn_blocking(move || {
-        let stores = Stores::open(&disks, disk_of, &metrics)?;
+        let stores = Stores::open(&disks, memory, disk_of, &metrics)?;
         Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)?))
     });
     let (stores, purges) = opening.await.map_err(|_| Error::Interrupted)??;

@@ -133,7 +133,8 @@ async fn store(edge: &Arc<Edge>, draft: Draft, bytes: Vec<u8>) -> Option<Arc<Obj
         let Draft { project, target, key, selecting, head } = draft;
         let (head_bytes, length) = (head.to_bytes(), u64::try_from(bytes.len()).ok()?);
         let (known, name) = (Arc::clone(&project), target.clone());
-        let created = edge.store(&key).create_with(key, head_bytes.clone(), length, |rep| {
+        let store = edge.store(&key)?;
+        let created = store.create_with(key, head_bytes.clone(), length, |rep| {
             let rep = Arc::clone(rep);
             let written = if bytes.is_empty() { Ok(()) } else { rep.write_block(0, &bytes) };
             edge.memos.clear(&key);
@@ -143,7 +144,7 @@ async fn store(edge: &Arc<Edge>, draft: Draft, bytes: Vec<u8>) -> Option<Arc<Obj
             Ok((_, (Ok(()), object))) => Some(Arc::new(object)),
             Ok((rep, (Err(error), _))) => {
                 edge.note_unstored(&known, &name, &error);
-                edge.store(&key).discard(&rep);
+                store.discard(&rep);
                 None
             }
             Err(error) => {

@@ -140,7 +140,8 @@ impl Edge {
 
     /// Takes an object out, off the workers, and counts it.
     fn drop_purged(&self, object: Object) {
-        let (store, dropped) = (Arc::clone(self.store(&object.key)), self.purges.dropped());
+        let Some(store) = self.store(&object.key) else { return };
+        let dropped = self.purges.dropped();
         drop(tokio::task::spawn_blocking(move || {
             if store.discard(&object.rep) {
                 dropped.inc();
@@ -164,8 +165,9 @@ impl Edge {
                 Ok(found) => return found,
                 Err(OnDisk(key)) => key,
             };
-            let store = Arc::clone(self.store(&key));
-            let loaded = tokio::task::spawn_blocking(move || store.load(&key).is_some()).await;
+            let store = self.store(&key);
+            let load = move || store.is_some_and(|store| store.load(&key).is_some());
+            let loaded = tokio::task::spawn_blocking(load).await;
             loads = loads.saturating_add(1);
             // One that was read and has gone again, time after time, is as good as unread.
             if !loaded.unwrap_or(false) || loads >= LOADS_MAX {
@@ -193,10 +195,10 @@ impl Edge {
         base: Key,
         client: &HeaderMap,
     ) -> Result<Found, OnDisk> {
-        let get = |key: Key| match self.store(&key).look_up(&key) {
-            Held::Ready(rep) => Ok(Some(rep)),
-            Held::OnDisk if !unreadable.contains(&key) => Err(OnDisk(key)),
-            Held::OnDisk | Held::Absent => Ok(None),
+        let get = |key: Key| match self.store(&key).map(|store| store.look_up(&key)) {
+            Some(Held::Ready(rep)) => Ok(Some(rep)),
+            Some(Held::OnDisk) if !unreadable.contains(&key) => Err(OnDisk(key)),
+            Some(Held::OnDisk | Held::Absent) | None => Ok(None),
         };
         let mut rep = get(base)?;
         let record = rep.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
@@ -238,8 +240,8 @@ impl Edge {
         Ok(Found { key, selecting, object })
     }
 
-    /// The disk of a key.
-    pub(crate) fn store(&self, key: &Key) -> &Arc<Store> {
+    /// The disk of a key; `None` when all have failed.
+    pub(crate) fn store(&self, key: &Key) -> Option<Arc<Store>> {
         self.stores.of(key)
     }
 
@@ -247,9 +249,10 @@ impl Edge {
     /// the record of its variants these go too.
     pub(crate) async fn invalidate(&self, base: &Key) {
         self.flights.doubt(base);
-        let (store, key) = (Arc::clone(self.store(base)), *base);
+        let (store, key) = (self.store(base), *base);
+        let remove = move || store.is_some_and(|store| store.remove(&key));
         // Should the task not run, the process ends.
-        let _ = tokio::task::spawn_blocking(move || store.remove(&key)).await;
+        let _ = tokio::task::spawn_blocking(remove).await;
         self.memos.clear(base);
     }
 
@@ -260,8 +263,8 @@ impl Edge {
 
     /// The same, to be waited for; whether it was visible.
     pub(crate) fn discarding(&self, key: &Key, rep: Arc<Representation>) -> JoinHandle<bool> {
-        let store = Arc::clone(self.store(key));
-        tokio::task::spawn_blocking(move || store.discard(&rep))
+        let store = self.store(key);
+        tokio::task::spawn_blocking(move || store.is_some_and(|store| store.discard(&rep)))
     }
 }
 

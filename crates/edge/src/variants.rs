@@ -37,7 +37,7 @@ pub(crate) async fn settle(
     let (client, reply) = (ask.headers.clone(), reply.headers.clone());
     let noting = tokio::task::spawn_blocking(move || {
         let _one_writer = edge.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let store = edge.store(&base);
+        let store = edge.store(&base).ok_or(NoCache::Disk)?;
         let former = store.load(&base);
         let known = former.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
         let place = Place::of(&base.0, known.as_ref(), (&client, &sent), &reply, clock::now())?;
@@ -59,7 +59,7 @@ pub(crate) async fn settle(
 }
 
 fn is_held(edge: &Edge, key: Key) -> bool {
-    !matches!(edge.store(&key).look_up(&key), Held::Absent)
+    edge.store(&key).is_some_and(|store| !matches!(store.look_up(&key), Held::Absent))
 }
 
 /// Whether a representation that was confirmed under a newer head still belongs where it stands: what

@@ -305,7 +305,8 @@ impl Representation {
     /// `None`: the disk does not answer.
     fn is_as_written(self: &Arc<Self>, body: &FileBody, block: u32, crc: u32) -> Option<bool> {
         let file = self.file_to_read(body)?;
-        self.checksum(&file, block).map(|found| found == Some(crc)).ok()
+        let found = self.checksum(&file, block).inspect_err(|error| self.shared.note_device(error));
+        found.map(|found| found == Some(crc)).ok()
     }
 
     /// Takes over what was found of a block that was in this state; whether it is held now.

@@ -23,7 +23,7 @@ use crate::file_body::FileBody;
 use crate::index::Spot;
 use crate::names::{Part, Place};
 use crate::representation::{Body, Representation};
-use crate::shared::{Shared, lock, units};
+use crate::shared::{CREATE, Shared, lock, units};
 use crate::store::Store;
 
 /// A representation with its own file whose metadata is on its way. Not held on to: it may be evicted
@@ -130,7 +130,7 @@ fn write_temp(
     let file = match shared.with_file_to_spare(|| shared.disk.create(&path)) {
         Ok(file) => file,
         Err(error) => {
-            shared.refused("create a file", error);
+            shared.refused(CREATE, error);
             shared.release(body.take_temp(reserved));
             rep.mark_dirty();
             return false;

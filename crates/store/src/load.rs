@@ -39,7 +39,7 @@ enum Trouble {
     /// It is not there any more, or not what was stored.
     Lost { corrupt: bool },
     /// The disk does not answer.
-    Disk,
+    Disk(io::Error),
 }
 
 impl Store {
@@ -84,7 +84,10 @@ impl Shared {
             let (place, spot) = self.index().get(key)?;
             let rep = match self.read_from_disk(place, spot) {
                 Ok(rep) => rep,
-                Err(Trouble::Disk) => return None,
+                Err(Trouble::Disk(error)) => {
+                    self.note_device(&error);
+                    return None;
+                }
                 Err(Trouble::Lost { corrupt }) => {
                     if self.forget_lost(place, spot, corrupt) {
                         return None;
@@ -121,8 +124,8 @@ impl Shared {
         place: Place,
         counted: u32,
     ) -> Result<Arc<Representation>, Trouble> {
-        let bytes = read_file(&*self.disk, &place.path(Part::Meta), META_BYTES_MAX)
-            .map_err(|error| trouble(&error))?;
+        let bytes =
+            read_file(&*self.disk, &place.path(Part::Meta), META_BYTES_MAX).map_err(trouble)?;
         let meta = Meta::decode(place, &bytes).map_err(|_| Trouble::Lost { corrupt: true })?;
         let meta_bytes = units(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let counted = u64::from(counted).saturating_mul(UNIT_BYTES);
@@ -142,7 +145,7 @@ impl Shared {
     ) -> Result<Arc<Representation>, Trouble> {
         let lost = Trouble::Lost { corrupt: false };
         let segment = self.segments.get(segment).ok_or(lost)?;
-        let bytes = read_record(self, &segment, offset, len).map_err(|error| trouble(&error))?;
+        let bytes = read_record(self, &segment, offset, len).map_err(trouble)?;
         let record = Record::decode(place, &bytes).map_err(|_| Trouble::Lost { corrupt: true })?;
         let body_at = FIXED_BYTES.saturating_add(record.head.len());
         let body_at = u32::try_from(body_at).unwrap_or(u32::MAX);
@@ -185,13 +188,13 @@ impl Shared {
     }
 }
 
-fn trouble(error: &io::Error) -> Trouble {
+fn trouble(error: io::Error) -> Trouble {
     match error.kind() {
         io::ErrorKind::NotFound => Trouble::Lost { corrupt: false },
         io::ErrorKind::UnexpectedEof | io::ErrorKind::FileTooLarge => {
             Trouble::Lost { corrupt: true }
         }
-        _ => Trouble::Disk,
+        _ => Trouble::Disk(error),
     }
 }
 

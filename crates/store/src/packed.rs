@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 
 use crate::entry::Change;
-use crate::index::Spot;
+use crate::index::{Index, Spot};
 use crate::names::Place;
 use crate::record::{self, FIXED_BYTES, Record};
-use crate::representation::{Extent, Representation};
+use crate::representation::{Body, Extent, Representation};
 use crate::segments::{Purse, Segment};
 use crate::shared::{Shared, WriteError, lock};
 
@@ -221,6 +221,18 @@ impl Representation {
         state.crc = crc;
         state.in_doubt = false;
         Ok(())
+    }
+
+    /// Where its record is, if it has one. To be called while the index is locked.
+    pub(crate) fn seated(&self, index: &Index) -> Option<Spot> {
+        let Body::Packed(body) = &self.body else { return None };
+        let seat = body.seat()?;
+        if index.has_segment(seat.segment.number) {
+            return Some(seat.spot());
+        }
+        // Evicted under our hands: nothing was known to be in it.
+        body.lose();
+        None
     }
 
     pub(crate) fn extent_of_segment(

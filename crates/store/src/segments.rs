@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use crate::meta::UNIT_BYTES;
 use crate::names::segment_path;
-use crate::shared::{Shared, WriteError, lock, units};
+use crate::shared::{CREATE, Shared, WriteError, lock, units};
 
 /// How many names that are taken are passed over in one go.
 const TAKEN_MAX: u32 = 64;
@@ -184,7 +184,7 @@ impl Shared {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists && taken < TAKEN_MAX => {
                     taken += 1;
                 }
-                Err(error) => return Err(self.refused("create a file", error)),
+                Err(error) => return Err(self.refused(CREATE, error)),
             }
         };
         let segment = Arc::new(Segment::new(number, 0));

@@ -41,6 +41,9 @@ const OPEN_FILES_MAX: usize = 4096;
 const SEGMENTS_WANTED: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 256 << 20;
 
+/// What is refused when a folder is gone.
+pub(crate) const CREATE: &str = "create a file";
+
 /// Why something was not stored. The content can still be passed on to the client.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
@@ -107,6 +110,8 @@ pub(crate) struct Counts {
     pub(crate) trimmed_bytes: AtomicU64,
     pub(crate) corrupt_blocks: AtomicU64,
     pub(crate) write_errors: AtomicU64,
+    pub(crate) device_errors: AtomicU64,
+    pub(crate) folder_errors: AtomicU64,
 }
 
 pub(crate) struct Shared {
@@ -327,7 +332,22 @@ impl Shared {
     /// Counts a refusal of the disk and makes it an error.
     pub(crate) fn refused(&self, action: &'static str, source: io::Error) -> WriteError {
         self.counts.write_errors.fetch_add(1, Relaxed);
+        self.note_device(&source);
+        if source.kind() == io::ErrorKind::NotFound && action == CREATE {
+            self.counts.folder_errors.fetch_add(1, Relaxed);
+        }
         WriteError::Disk { action, source }
+    }
+
+    /// Counts an error if it says that the device is broken or read-only.
+    pub(crate) fn note_device(&self, error: &io::Error) {
+        const EIO: i32 = 5;
+        const ENXIO: i32 = 6;
+        const ENODEV: i32 = 19;
+        const EROFS: i32 = 30;
+        if matches!(error.raw_os_error(), Some(EIO | ENXIO | ENODEV | EROFS)) {
+            self.counts.device_errors.fetch_add(1, Relaxed);
+        }
     }
 
     /// Counts blocks that are not what was stored.

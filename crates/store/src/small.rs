@@ -107,6 +107,27 @@ fn small_objects_share_a_file_and_come_back() {
 }
 
 #[test]
+fn a_block_that_comes_before_anybody_can_find_it_is_kept() {
+    let bench = Bench::new(256);
+    let store = bench.open();
+    for n in [1, 2] {
+        let len = [0, 100, 5000][n as usize];
+        let bytes = body(n, len);
+        let first = |rep: &Arc<Representation>| {
+            for (block, bytes) in (0..).zip(bytes.chunks(BLOCK as usize)) {
+                rep.write_block(block, bytes).unwrap();
+            }
+        };
+        store.create_with(key(n), Bytes::new(), len as u64, first).unwrap();
+    }
+    store.flush();
+    drop(store);
+    let store = bench.open();
+    assert_eq!(whole(&store.load(&key(1)).unwrap()), body(1, 100));
+    assert_eq!(whole(&store.load(&key(2)).unwrap()), body(2, 5000));
+}
+
+#[test]
 fn a_new_head_of_a_small_object_is_flushed_and_its_body_stays() {
     let bench = Bench::new(256);
     let store = bench.open();

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bytes::Bytes;
 use model::ByteCount;
 
+use crate::entry::Change;
 use crate::file_body::{FileBody, map_bytes};
 use crate::index::Spot;
 use crate::log::log_bytes_max;
@@ -14,7 +15,7 @@ use crate::names::{Key, Part, Place};
 use crate::packed::PackedBody;
 use crate::record::{PACKED_BYTES_MAX, record_bytes};
 use crate::representation::{Body, Representation};
-use crate::shared::{Shared, WriteError, segment_bytes, units};
+use crate::shared::{CREATE, Shared, WriteError, segment_bytes, units};
 
 /// How a store is set up.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,10 @@ pub struct Usage {
     pub corrupt_blocks: u64,
     /// Refused writes, syncs and removals since the store was opened.
     pub write_errors: u64,
+    /// Of these and of reads, those that say that the device is broken or read-only.
+    pub device_errors: u64,
+    /// Files that could not be made because their folder is gone.
+    pub folder_errors: u64,
 }
 
 /// A disk's worth of representations. Dropping it keeps the files; what was not flushed is then
@@ -129,12 +134,21 @@ impl Store {
         }
         let done = first(&rep);
         let mut index = shared.index_mut();
+        // What was done first may have brought its block already.
+        let spot = rep.seated(&index).unwrap_or(spot);
         let former = index.put(place, spot);
         let former_rep = shared.live.insert(&rep);
         if let Some((former, spot)) = former {
             shared.note_gone(former, spot);
         }
+        if matches!(spot, Spot::Packed { .. }) {
+            shared.note(Change::At(place, spot));
+            shared.note_unsynced(place);
+        }
         drop(index);
+        if rep.is_dirty() {
+            shared.note_dirty(place);
+        }
         if let Some((former, spot)) = former {
             shared.retire(former, spot, former_rep);
         }
@@ -164,7 +178,7 @@ impl Store {
 
     /// Makes this representation a miss, unless another has taken its place already. Blocks.
     pub fn discard(&self, rep: &Representation) -> bool {
-        self.shared.discard(rep.place())
+        Arc::ptr_eq(&self.shared, &rep.shared) && self.shared.discard(rep.place())
     }
 
     /// Figures for metrics and status.
@@ -184,6 +198,8 @@ impl Store {
             trimmed_bytes: counts.trimmed_bytes.load(Relaxed),
             corrupt_blocks: counts.corrupt_blocks.load(Relaxed),
             write_errors: counts.write_errors.load(Relaxed),
+            device_errors: counts.device_errors.load(Relaxed),
+            folder_errors: counts.folder_errors.load(Relaxed),
         }
     }
 
@@ -198,7 +214,7 @@ impl Store {
         let disk = &shared.disk;
         let file = shared
             .with_file_to_spare(|| disk.create_new(&path))
-            .map_err(|error| shared.refused("create a file", error))?;
+            .map_err(|error| shared.refused(CREATE, error))?;
         if let Err(error) = disk.set_len(&file, length) {
             // An empty file under a name that is not used again; the next start sweeps it up.
             let _ = shared.remove_file(place, Part::Body);

@@ -41,6 +41,8 @@ super::metrics! {
         "Bytes taken on the disk, by store folder.";
     STORE_CAPACITY: Gauge "cacheboy_edge_store_capacity_bytes" ["store"]
         "Bytes the store may take, by store folder.";
+    STORE_FAILED: Gauge "cacheboy_edge_store_failed" ["store"]
+        "1 while a store is dropped because its disk fails, by store folder.";
     STORE_EVICTIONS: Counter "cacheboy_edge_store_evictions_total" ["store"]
         "Objects evicted, by store folder.";
     STORE_CORRUPT: Counter "cacheboy_edge_store_corrupt_blocks_total" ["store"]
