@@ -157,11 +157,25 @@ impl Index {
         }
         let entry = Entry::new(place);
         let Some(slot) = self.claim(entry) else { return former };
-        let chunks = &self.chunks;
-        self.tables.insert(hash(&place.key), slot, |slot| hash_at(chunks, slot));
+        self.tables.insert(hash(&place.key), slot);
         self.len = self.len.saturating_add(1);
         self.enter(slot, spot);
         former
+    }
+
+    /// What the log says of a key, before the index is settled.
+    pub(crate) fn restore(&mut self, place: Place, spot: Spot) {
+        match self.slot_of(&place.key) {
+            Some(slot) => {
+                if let Some(entry) = self.entry_mut(slot) {
+                    *entry = Entry::new(place);
+                }
+                self.enter(slot, spot);
+            }
+            None => {
+                self.put(place, spot);
+            }
+        }
     }
 
     /// Says that this one is somewhere else now; `false`: it is not the one of its key any more.
@@ -185,8 +199,7 @@ impl Index {
         let slot = self.exact(place)?;
         let spot = self.entry(slot)?.spot()?;
         self.leave(slot);
-        let chunks = &self.chunks;
-        self.tables.remove(hash(&place.key), slot, |slot| hash_at(chunks, slot));
+        self.tables.remove(hash(&place.key), slot);
         let free = std::mem::replace(&mut self.free, slot);
         if let Some(entry) = self.entry_mut(slot) {
             entry.kind = Kind::Free;
@@ -470,18 +483,8 @@ fn entry_mut(chunks: &mut [Vec<Entry>], slot: u32) -> Option<&mut Entry> {
 
 /// A key is a hash already: its first half is as good as any.
 fn hash(key: &Key) -> u64 {
-    hash_of(&key.0)
-}
-
-fn hash_of(key: &[u8; 16]) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *key;
+    let Key([a, b, c, d, e, f, g, h, ..]) = *key;
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
-}
-
-fn hash_at(chunks: &[Vec<Entry>], slot: u32) -> u64 {
-    let at = usize::try_from(slot).unwrap_or(usize::MAX);
-    let entry = chunks.get(at.div_euclid(CHUNK)).and_then(|c| c.get(at.rem_euclid(CHUNK)));
-    entry.map_or(0, |entry| hash_of(&entry.key))
 }
 
 #[cfg(test)]

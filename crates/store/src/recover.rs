@@ -252,11 +252,7 @@ fn read_full(disk: &dyn Disk, file: &File, out: &mut [u8], offset: u64) -> io::R
 fn apply(index: &mut Index, change: Change) -> u64 {
     match change {
         Change::At(place, spot) => {
-            if index.spot(place).is_some() {
-                index.move_to(place, spot);
-            } else {
-                index.put(place, spot);
-            }
+            index.restore(place, spot);
             place.id.saturating_add(1)
         }
         Change::Gone(place) => {
