@@ -65,11 +65,11 @@ fn proxy_error(why: Failure) -> ProxyError {
     match why {
         Failure::Connect => ProxyError::DestinationUnavailable,
         Failure::ConnectTimeout => ProxyError::ConnectionTimeout,
-        Failure::FirstByteTimeout => ProxyError::HttpResponseTimeout,
+        Failure::FirstByteTimeout | Failure::Slow => ProxyError::HttpResponseTimeout,
         Failure::BetweenBytesTimeout => ProxyError::ConnectionReadTimeout,
         Failure::Truncated | Failure::Changed => ProxyError::HttpResponseIncomplete,
         Failure::Status(_) => ProxyError::HttpProtocolError,
-        Failure::Protocol => ProxyError::HttpProtocolError,
+        Failure::Protocol | Failure::DigestMismatch => ProxyError::HttpProtocolError,
         Failure::Disk => ProxyError::ProxyInternalError,
     }
 }

@@ -1,5 +1,6 @@
 //! Handles of the edge's metrics, resolved once.
 
+use fill::Reason;
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
 
@@ -42,7 +43,9 @@ pub(crate) struct Counters {
     refused: Vec<(&'static str, Counter)>,
     pub(crate) sent: Counter,
     pub(crate) fills: Counter,
-    pub(crate) filled: Counter,
+    filled: [Counter; 3],
+    /// Digests compared: good, mismatch, unread, skipped.
+    pub(crate) digests: [Counter; 4],
     pub(crate) past_store: Counter,
     pub(crate) in_flight: Gauge,
 }
@@ -58,7 +61,10 @@ impl Counters {
                 .collect(),
             sent: metrics.counter(&edge::SENT, &[]),
             fills: metrics.counter(&edge::FILLS, &[]),
-            filled: metrics.counter(&edge::FILLED, &[]),
+            filled: ["demand", "ahead", "completion"]
+                .map(|word| metrics.counter(&edge::FILLED, &[word])),
+            digests: ["good", "mismatch", "unread", "skipped"]
+                .map(|word| metrics.counter(&edge::DIGESTS, &[word])),
             past_store: metrics.counter(&edge::PAST_STORE, &[]),
             in_flight: metrics.gauge(&edge::IN_FLIGHT, &[]),
         }
@@ -80,6 +86,17 @@ impl Counters {
     /// Every reason of refusals with its count, for `/status`.
     pub(crate) fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         self.refused.iter().map(|(word, counter)| (*word, counter.get()))
+    }
+
+    /// Bytes of a block were stored.
+    pub(crate) fn count_filled(&self, reason: Reason, bytes: u64) {
+        let [demand, ahead, completion] = &self.filled;
+        let counter = match reason {
+            Reason::Demand => demand,
+            Reason::Ahead => ahead,
+            Reason::Completion => completion,
+        };
+        counter.inc_by(bytes);
     }
 
     /// Every result with its count, for `/status`.

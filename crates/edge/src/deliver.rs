@@ -9,18 +9,23 @@ use bytes::Bytes;
 use fill::{Failure, Geometry};
 use http::Response;
 use http_cache::{CacheStatus, Forward, Plan, Request, respond};
+use model::Completion;
 use rt::clock;
 use rt::metrics::Counter;
 use serve::{Body, BodyError, Piece, Source};
 
-use crate::filling::{Filling, Reader};
+use crate::audience::Network;
+use crate::filling::Filling;
 use crate::past::Past;
+use crate::reader::Reader;
 use crate::state::{Edge, Object};
 
 /// Bytes copied at once from a block that is being filled: what a slow client keeps in memory.
 const COPY_BYTES_MAX: usize = 64 << 10;
 /// Bytes of one extent; a bound so that a long transfer looks at the store again now and then.
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
+/// The same in blocks while the object is being filled for this client.
+const FILLING_BLOCKS_MAX: u64 = 2;
 /// How often one block may turn out to be lost (evicted, corrupt) under one reader.
 const LOSSES_MAX: u32 = 3;
 
@@ -33,13 +38,15 @@ pub(crate) struct Delivered {
 
 /// Answers `request` from the object. Before the head is sent, the first block that is missing must
 /// be on its way from a master that has this very representation: then a change upstream is seen
-/// while the client can still be given the new one.
+/// while the client can still be given the new one. `client`: whose asking counts as demand for the
+/// whole.
 pub(crate) async fn deliver(
     edge: &Arc<Edge>,
     object: Arc<Object>,
     request: &Request,
     mut status: CacheStatus,
     reader: Option<Reader>,
+    client: Option<Network>,
 ) -> Result<Delivered, Failure> {
     let now = clock::now();
     let plan = respond(request, &object.head, object.rep.length(), now);
@@ -57,6 +64,9 @@ pub(crate) async fn deliver(
         }
         kept = Some(reader);
     }
+    if let Some(client) = client.filter(|_| !plan.pieces.is_empty() && !object.rep.is_complete()) {
+        complete(edge, &object, kept.as_ref(), client);
+    }
     let policy = object.project.rules(&object.target).policy;
     let plan = plan.by_cache(&object.head, now, &policy, &edge.me, &status);
     let filled = kept.is_some();
@@ -70,6 +80,7 @@ pub(crate) async fn deliver(
             pieces: plan.pieces.into(),
             reader: kept,
             past: None,
+            reading: None,
             sent: edge.counters.sent.clone(),
         };
         Body::stream(delivery, Some(length))
@@ -78,6 +89,20 @@ pub(crate) async fn deliver(
     *response.status_mut() = plan.status;
     *response.headers_mut() = plan.headers;
     Ok(Delivered { response, filled })
+}
+
+/// Begins the completion of what is held in part, when it is due.
+fn complete(edge: &Arc<Edge>, object: &Arc<Object>, reader: Option<&Reader>, client: Network) {
+    let due = match object.project.rules(&object.target).completion {
+        Completion::Popular => edge.audience.note(object, client),
+        Completion::Complete => reader.is_none(),
+        Completion::Demanded => false,
+    };
+    if due && object.conditions().is_some() {
+        let filling = reader
+            .map_or_else(|| Filling::of(edge, object, None), |reader| Arc::clone(reader.filling()));
+        filling.complete(true);
+    }
 }
 
 fn geometry(object: &Object) -> Geometry {
@@ -106,6 +131,8 @@ struct Delivery {
     reader: Option<Reader>,
     /// Its way past the store, to the end of the first piece.
     past: Option<Past>,
+    /// The block its reader was last said to read.
+    reading: Option<u32>,
     sent: Counter,
 }
 
@@ -119,7 +146,12 @@ impl Source for Delivery {
             }
             http_cache::Piece::Content(range) => range.clone(),
         };
-        let (piece, len) = match self.content(range.clone()).await {
+        let found = if self.edge.checks.is_wrong(&self.object.rep) {
+            Err(Failure::DigestMismatch)
+        } else {
+            self.content(range.clone()).await
+        };
+        let (piece, len) = match found {
             Ok(found) => found,
             Err(why) => {
                 tracing::debug!(target = self.object.target.as_str(), %why, "broken off");
@@ -165,13 +197,24 @@ impl Delivery {
         let geometry = geometry(&self.object);
         let block = geometry.block_of(range.start);
         let len = range.end.saturating_sub(range.start);
+        let until = geometry.touched_by(range.clone()).end;
+        // While it is being filled, the fill is told where its readers are.
+        let most = match self.reader {
+            Some(_) => u64::from(self.object.rep.block_bytes()).saturating_mul(FILLING_BLOCKS_MAX),
+            None => EXTENT_BYTES_MAX,
+        };
         for _ in 0..=LOSSES_MAX {
             self.prepare(block).await;
             if let Some(body) = self.object.rep.memory() {
                 return Ok(counted(slice(&body, range)));
             }
-            let extent = self.object.rep.extent(range.start, len.min(EXTENT_BYTES_MAX));
+            let extent = self.object.rep.extent(range.start, len.min(most));
             if let Some(extent) = extent {
+                if let Some(reader) = &self.reader
+                    && self.reading.replace(block) != Some(block)
+                {
+                    reader.note_at(block..until);
+                }
                 let len = extent.len;
                 return Ok((Piece::File(extent.into()), len));
             }
@@ -179,7 +222,6 @@ impl Delivery {
                 // Came between the two looks, or its file cannot be opened.
                 continue;
             }
-            let until = geometry.touched_by(range.clone()).end;
             let reader = self
                 .reader
                 .get_or_insert_with(|| Filling::of(&self.edge, &self.object, None).reader());

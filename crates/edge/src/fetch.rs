@@ -20,12 +20,13 @@ use http_cache::{
 use rt::clock;
 use store::Key;
 
-use crate::filling::{DISK_TROUBLE_MS, Filling, Reader};
+use crate::filling::{DISK_TROUBLE_MS, Filling};
 use crate::flight::{Flight, How, Outcome, Payload};
 use crate::home::{self, Elsewhere};
 use crate::pour;
 use crate::project::Project;
 use crate::question::{Question, first_range};
+use crate::reader::Reader;
 use crate::spool::{self, Draft, End};
 use crate::state::{BufferPermit, Edge, Object};
 use crate::upstream::Answer;
@@ -108,15 +109,15 @@ impl Trouble {
 /// Asks until something is known.
 /// `flight`: where who waits is told.
 pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answered {
-    let mut question = Question {
-        conditional: ask.held.is_some(),
-        range: first_range(u64::from(edge.block_bytes), &ask.request),
-    };
+    let memo = edge.memos.get(&ask.key);
+    let range = first_range(u64::from(edge.block_bytes), &ask.request);
+    let mut question =
+        Question { conditional: ask.held.is_some(), range: range.filter(|_| !memo.no_ranges) };
     let mut tried: Vec<MasterId> = Vec::new();
     let mut worst: Option<Trouble> = None;
     // Besides each master once, at most two repetitions in another form.
     let mut rounds = ask.project.masters.len().saturating_add(2);
-    while let Some(master) = next_master(&ask, &tried, worst.as_ref()) {
+    while let Some(master) = next_master(&ask, &tried, &memo.distrusted, worst.as_ref()) {
         rounds = match rounds.checked_sub(1) {
             Some(left) => left,
             None => break,
@@ -206,9 +207,18 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
     }
 }
 
-/// Each master once; one that is being skipped only while there is nothing to tell the client.
-fn next_master(ask: &Ask, tried: &[MasterId], worst: Option<&Trouble>) -> Option<MasterId> {
-    let choice = ask.project.choose(clock::now(), home::of(ask), tried)?;
+/// Each master once; one that is being skipped only while there is nothing to tell the client; one
+/// whose content was not what it announced, when no other is left.
+fn next_master(
+    ask: &Ask,
+    tried: &[MasterId],
+    distrusted: &[MasterId],
+    worst: Option<&Trouble>,
+) -> Option<MasterId> {
+    let (now, home) = (clock::now(), home::of(ask));
+    let trusted = ask.project.choose(now, home, &[tried, distrusted].concat());
+    let trusted = trusted.filter(|c| !tried.contains(&c.master) && !distrusted.contains(&c.master));
+    let choice = trusted.or_else(|| ask.project.choose(now, home, tried))?;
     let told = worst.is_some_and(|t| t.rank() > 0);
     let is_useless = tried.contains(&choice.master) || (told && choice.skipped);
     (!is_useless).then_some(choice.master)
@@ -446,8 +456,8 @@ struct Begun {
     reader: Reader,
     /// `None`: the answer is of no use to the fill.
     run: Option<RunId>,
-    /// Bytes of the answer before the run's first block.
-    skip: u64,
+    /// The first byte of the answer.
+    from: u64,
 }
 
 impl Begun {
@@ -463,17 +473,16 @@ impl Begun {
         let filling = Filling::of(edge, &object, Some(master));
         filling.note_status(status);
         let reader = filling.reader();
-        let skip = geometry.start_of(blocks.start).saturating_sub(part.start);
         let run = filling.adopt(master, blocks, &reader);
-        Self { object, filling, reader, run, skip }
+        Self { object, filling, reader, run, from: part.start }
     }
 
     /// Lets the bytes come in.
     fn go(self, answer: Answer, how: How) -> Answered {
-        let Self { object, filling, reader, run, skip } = self;
+        let Self { object, filling, reader, run, from } = self;
         let status = Some(answer.parts.status);
         let payload = run.map(|run| {
-            tokio::spawn(pour::adopted(filling, run, answer, skip));
+            tokio::spawn(pour::adopted(filling, run, answer, from));
             Payload::Reader(reader)
         });
         (Outcome::Ready(object, how, status), payload)

@@ -1,26 +1,34 @@
 //! A representation being filled: the fill machine with its clients and block buffers.
 //!
 //! One for each representation, however many clients; made when a block is first missing, gone with
-//! its last reader and run. A reader waits for a block's [`Slot`]: it reads bytes from there as they
-//! arrive, and from the store once the block is written. Upstream is read by [`crate::pour`] at the
-//! network's pace.
+//! its last reader and run. Clients are its [`crate::reader`]s. Upstream is read by [`crate::pour`]
+//! at the network's pace, but no further ahead of the readers than the machine allows.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fill::{ClientId, Failure, Fill, Geometry, Limits, MasterId, Next, Output, Reach, RunId};
+use fill::{
+    Around, Chosen, ClientId, Failure, Fill, Full, Geometry, Head, Limits, MasterId, Next, Output,
+    Pace, RunId, Subject,
+};
 use http::{HeaderMap, StatusCode};
 use http_cache::{NoCache, Validator, validator};
+use model::Now;
 use rt::clock;
 use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
 
+use crate::check;
+use crate::home;
 use crate::past::Rest;
 use crate::pour;
-use crate::state::{BufferPermit, Edge, Object};
+use crate::reader::Reader;
+use crate::slot::Slot;
+use crate::state::{Edge, Object};
 use crate::upstream::Reading;
 
 /// How long nothing more of an object is stored after its disk failed, milliseconds.
@@ -29,81 +37,22 @@ pub(crate) const DISK_TROUBLE_MS: u64 = 10_000;
 /// HEAD wants nothing of the block that it began, and the next client often comes soon.
 const UNWANTED_MAX: Duration = Duration::from_secs(2);
 
-/// The bytes of one block as they arrive.
-#[derive(Debug, Default)]
-pub(crate) struct Slot {
-    buffer: RwLock<Buffer>,
-    /// More bytes, or the block is stored, or its fill has changed course.
-    pub(crate) changed: Notify,
-}
-
-/// Memory for a block, with the permit to use it.
-#[derive(Debug, Default)]
-struct Buffer {
-    bytes: Vec<u8>,
-    permit: Option<BufferPermit>,
-}
-
-impl AsRef<[u8]> for Buffer {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
-impl Slot {
-    fn read(&self) -> RwLockReadGuard<'_, Buffer> {
-        self.buffer.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there is memory for the block.
-    pub(crate) fn has_buffer(&self) -> bool {
-        self.read().permit.is_some()
-    }
-
-    /// Appends bytes; the first time `permit` is spent on memory for `block_bytes`.
-    pub(crate) fn append(&self, part: &[u8], permit: Option<BufferPermit>, block_bytes: usize) {
-        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
-        if permit.is_some() {
-            buffer.permit = permit;
-            buffer.bytes.reserve_exact(block_bytes);
-        }
-        buffer.bytes.extend_from_slice(part);
-    }
-
-    /// Does something with all bytes that are there.
-    pub(crate) fn with_bytes<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
-        with(&self.read().bytes)
-    }
-
-    /// All bytes and the permit for their memory, which comes free with the last of them. The slot is
-    /// empty afterwards.
-    pub(crate) fn take(&self) -> Bytes {
-        let mut buffer = self.buffer.write().unwrap_or_else(PoisonError::into_inner);
-        Bytes::from_owner(std::mem::take(&mut *buffer))
-    }
-
-    /// A copy of at most `max` bytes from `from` on; `None` when they are not there yet. A copy, so
-    /// that a slow client never keeps a whole buffer alive.
-    fn copy(&self, from: u64, max: usize) -> Option<Bytes> {
-        let buffer = self.read();
-        let from = usize::try_from(from).ok()?;
-        let rest = buffer.bytes.get(from..).filter(|rest| !rest.is_empty())?;
-        Some(Bytes::copy_from_slice(rest.get(..max).unwrap_or(rest)))
-    }
-}
-
 #[derive(Debug)]
-struct State {
-    fill: Fill,
+pub(crate) struct State {
+    pub(crate) fill: Fill,
     slots: HashMap<u32, Arc<Slot>>,
-    failed: HashMap<ClientId, Failure>,
+    pub(crate) failed: HashMap<ClientId, Failure>,
     clients: u64,
+    /// The masters whose bytes were stored.
+    brought: Vec<MasterId>,
     /// The answer that could not be stored, where no other may take its place.
     rest: Option<Rest>,
 }
 
 /// Where the next bytes of a run go.
 pub(crate) struct Place {
+    /// The first of them in the representation.
+    pub(crate) at: u64,
     pub(crate) slot: Arc<Slot>,
     pub(crate) block_bytes: usize,
     pub(crate) missing: usize,
@@ -124,8 +73,8 @@ pub(crate) struct Filling {
     unstorable_until_ns: AtomicU64,
     /// Status of the last answer that was of this representation; 0: none yet.
     status: AtomicU16,
-    /// A client has gone.
-    gone: Notify,
+    /// Clients have moved, come or gone, or a run has ended.
+    moved: Notify,
     state: Mutex<State>,
 }
 
@@ -171,15 +120,23 @@ impl Filling {
             })
         };
         let only = if portable { None } else { bound() };
-        let masters = object.project.masters.len();
+        let memo = edge.memos.get(&object.key);
+        let subject = Subject {
+            geometry,
+            masters: object.project.masters.len(),
+            only,
+            ranges: !memo.no_ranges,
+            completion: object.project.rules(&object.target).completion,
+        };
         let state = State {
-            fill: Fill::new(geometry, masters, only, Limits::default()),
+            fill: Fill::new(subject, Limits::default(), &|block| object.rep.has(block)),
             slots: HashMap::new(),
             failed: HashMap::new(),
             clients: 0,
+            brought: Vec::new(),
             rest: None,
         };
-        let unstorable_until_ns = edge.memos.get(&object.key).unstorable_until_ns();
+        let unstorable_until_ns = memo.unstorable_until_ns();
         let filling = Arc::new(Self {
             edge: Arc::clone(edge),
             object: Arc::clone(object),
@@ -187,14 +144,14 @@ impl Filling {
             only,
             unstorable_until_ns: AtomicU64::new(unstorable_until_ns),
             status: AtomicU16::new(0),
-            gone: Notify::new(),
+            moved: Notify::new(),
             state: Mutex::new(state),
         });
         fillings.insert(identity(object), Arc::downgrade(&filling));
         filling
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,7 +161,17 @@ impl Filling {
         state.clients = state.clients.saturating_add(1);
         let id = ClientId(state.clients);
         drop(state);
-        Reader { filling: Arc::clone(self), id }
+        Reader::new(Arc::clone(self), id)
+    }
+
+    /// Begins what is due without a client that waits: the completion of the whole. `popular`:
+    /// clients of two networks have asked for it.
+    pub(crate) fn complete(self: &Arc<Self>, popular: bool) {
+        let mut state = self.lock();
+        if popular {
+            state.fill.handle_popular();
+        }
+        self.drive(&mut state);
     }
 
     /// An answer that brings `blocks` is coming in; `reader` wants them. `None` when it is of no
@@ -221,24 +188,93 @@ impl Filling {
             return None;
         }
         let run = state.fill.adopt(master, blocks.clone())?;
-        state.fill.handle_want(reader.id, blocks);
+        state.fill.handle_want(reader.id(), blocks);
         Some(run)
     }
 
-    /// The answer to `run` has begun as it should.
-    pub(crate) fn handle_head(&self, run: RunId) {
+    /// The answer of `master` to `run` has begun as it should, with the byte at `from`. Whether its
+    /// bytes are of use.
+    pub(crate) fn handle_head(self: &Arc<Self>, run: RunId, master: MasterId, from: u64) -> bool {
         let mut state = self.lock();
-        state.fill.handle_head(run);
+        let rep = &self.object.rep;
+        let head = state.fill.handle_head(run, master, from, &|block| rep.has(block));
+        let no_ranges = !state.fill.has_ranges();
+        self.drive(&mut state);
         wake_all(&state);
+        drop(state);
+        self.moved.notify_waiters();
+        let (edge, project) = (&self.edge, &self.object.project);
+        let Head::Taken { slow, rival, disagree } = head else { return false };
+        if let Some(slow) = slow {
+            project.handle_failed(slow, Failure::Slow, clock::now());
+        }
+        if rival {
+            project.reach.hedges_won.inc();
+        }
+        if let Some(other) = disagree {
+            home::note_disagreement(edge, &self.object, other, &HeaderMap::new());
+        }
+        if no_ranges {
+            edge.memos.update(&self.object.key, |memo| memo.no_ranges = true);
+        }
+        true
+    }
+
+    /// Whether an answer of `master` is of use to `run`.
+    pub(crate) fn takes(&self, run: RunId, master: MasterId) -> bool {
+        self.lock().fill.takes(run, master)
+    }
+
+    /// When a client that is blocked on `run` has waited long enough for its answer.
+    pub(crate) fn hedge_at_ns(&self, run: RunId) -> Option<u64> {
+        self.lock().fill.hedge_at(run)
+    }
+
+    /// Time has passed.
+    pub(crate) fn handle_time(self: &Arc<Self>) {
+        self.drive(&mut self.lock());
     }
 
     /// Where the next bytes of `run` go; `None` when it takes none.
     pub(crate) fn place(&self, run: RunId) -> Option<Place> {
         let mut state = self.lock();
         let room = state.fill.room(run)?;
+        let start = state.fill.geometry().start_of(room.block);
         let slot = Arc::clone(state.slots.entry(room.block).or_default());
         let block_bytes = usize::try_from(self.object.rep.block_len(room.block)).ok()?;
-        Some(Place { slot, block_bytes, missing: usize::try_from(room.missing).ok()? })
+        let missing = usize::try_from(room.missing).ok()?;
+        Some(Place { at: start.saturating_add(room.filled.into()), slot, block_bytes, missing })
+    }
+
+    /// For whom `run` may bring its next block now; `None`: it is over.
+    pub(crate) fn turn(self: &Arc<Self>, run: RunId) -> Option<Pace> {
+        let mut state = self.lock();
+        let pace = state.fill.turn(run);
+        self.drive(&mut state);
+        drop(state);
+        if pace.is_none() {
+            self.note_left();
+        }
+        pace
+    }
+
+    /// Ends a run that has been paused for long.
+    pub(crate) fn cut_paused(self: &Arc<Self>, run: RunId) -> bool {
+        let mut state = self.lock();
+        let cut = state.fill.cut_paused(run);
+        self.drive(&mut state);
+        cut
+    }
+
+    /// Waits until clients have moved, come or gone, or a run has ended; from its first poll on, or
+    /// once it was enabled.
+    pub(crate) fn moved(&self) -> Notified<'_> {
+        self.moved.notified()
+    }
+
+    /// Clients have moved, come or gone.
+    pub(crate) fn note_moved(&self) {
+        self.moved.notify_waiters();
     }
 
     /// The slot of a block.
@@ -247,49 +283,75 @@ impl Filling {
     }
 
     /// `bytes` more bytes are in the slot. Gives the block when it is full.
-    pub(crate) fn handle_bytes(&self, run: RunId, bytes: usize) -> Option<u32> {
+    pub(crate) fn handle_bytes(&self, run: RunId, bytes: usize) -> Option<Full> {
         self.lock().fill.handle_bytes(run, u32::try_from(bytes).unwrap_or(u32::MAX))
     }
 
     /// The store has the block.
-    pub(crate) fn handle_stored(self: &Arc<Self>, run: RunId, block: u32) -> Next {
+    pub(crate) fn handle_stored(
+        self: &Arc<Self>,
+        run: RunId,
+        master: MasterId,
+        block: u32,
+    ) -> Next {
         let mut state = self.lock();
+        if !state.brought.contains(&master) {
+            state.brought.push(master);
+        }
         let slot = state.slots.remove(&block);
-        let next = state.fill.handle_stored(run);
+        let rep = &self.object.rep;
+        let next = state.fill.handle_stored(run, &|block| rep.has(block));
         self.drive(&mut state);
         drop(state);
         if let Some(slot) = slot {
             slot.changed.notify_waiters();
         }
-        if next == Next::Cut && self.conditions.is_none() {
-            // What is missing can never be joined to what is there.
-            self.edge.discard(&self.object);
+        match next {
+            Next::Done => check::begin(self),
+            Next::Cut => self.note_left(),
+            Next::Read => {}
         }
         next
     }
 
+    /// The masters whose bytes were stored.
+    pub(crate) fn brought_by(&self) -> Vec<MasterId> {
+        self.lock().brought.clone()
+    }
+
+    /// A run has ended before its time. What is missing of it can be had from another answer, or
+    /// never.
+    fn note_left(&self) {
+        if self.conditions.is_none() {
+            self.edge.discard(&self.object);
+        }
+    }
+
     /// Waits until nobody has wanted `run` for long enough; it has ended then. So a slow master and
-    /// clients that do not wait for it keep no block buffer from others (E3, E5).
-    pub(crate) async fn abandoned(self: &Arc<Self>, run: RunId) {
+    /// clients that do not wait for it keep no block buffer from others (E3, E5). Or until another
+    /// answer than that of `master` was taken.
+    pub(crate) async fn abandoned(self: &Arc<Self>, run: RunId, master: MasterId) {
         loop {
-            let gone = self.gone.notified();
-            tokio::pin!(gone);
+            let moved = self.moved();
+            tokio::pin!(moved);
             // From here on no leave is missed.
-            gone.as_mut().enable();
+            moved.as_mut().enable();
+            if !self.takes(run, master) {
+                return;
+            }
             if self.lock().fill.is_wanted(run) {
-                gone.await;
+                moved.await;
                 continue;
             }
+            let position = self.lock().fill.position(run);
             tokio::time::sleep(UNWANTED_MAX).await;
             let mut state = self.lock();
-            if state.fill.cut(run) {
+            if state.fill.cut(run, position) {
                 self.drive(&mut state);
                 break;
             }
         }
-        if self.conditions.is_none() {
-            self.edge.discard(&self.object);
-        }
+        self.note_left();
     }
 
     /// The block of `run` cannot be stored, and what follows it cannot come from another answer: one
@@ -309,7 +371,7 @@ impl Filling {
     }
 
     /// Whether the store takes nothing more of it for now.
-    fn is_unstorable(&self) -> bool {
+    pub(crate) fn is_unstorable(&self) -> bool {
         let until_ns = self.unstorable_until_ns.load(Relaxed);
         until_ns > 0 && until_ns > clock::now().mono_ns
     }
@@ -319,14 +381,25 @@ impl Filling {
         self.status.store(status.as_u16(), Relaxed);
     }
 
-    /// The request of `run` failed.
+    /// The status of the last answer that brought something of it.
+    pub(crate) fn status(&self) -> Option<StatusCode> {
+        StatusCode::from_u16(self.status.load(Relaxed)).ok()
+    }
+
+    /// The request of `run` to `master` failed.
     pub(crate) fn handle_failed(self: &Arc<Self>, run: RunId, master: MasterId, why: Failure) {
-        self.object.project.handle_failed(master, why, clock::now());
+        let mut state = self.lock();
+        let blamed = state.fill.handle_failed(run, master, why);
+        // A refuted object is counted with it.
+        if blamed && why != Failure::DigestMismatch {
+            self.object.project.handle_failed(master, why, clock::now());
+        }
         let (edge, key) = (&self.edge, &self.object.key);
         match why {
             // Another than its own may never have had it.
             Failure::Changed if self.object.is_from_another(master) => {}
             Failure::Changed => edge.memos.update(key, |m| m.suspect = true),
+            Failure::DigestMismatch => check::refute(edge, &self.object, &[master]),
             Failure::Disk => {
                 // What is held of it is served on; it can go like anything else that is not used.
                 let now = clock::now();
@@ -336,25 +409,21 @@ impl Filling {
                     edge.discard(&self.object);
                 }
             }
-            _ if self.conditions.is_none() => edge.discard(&self.object),
-            _ => {}
+            _ => self.note_left(),
         }
-        let mut state = self.lock();
-        state.fill.handle_failed(run, why);
         self.drive(&mut state);
+        drop(state);
+        self.moved.notify_waiters();
     }
 
     /// Carries out what the machine wants.
-    fn drive(self: &Arc<Self>, state: &mut State) {
+    pub(crate) fn drive(self: &Arc<Self>, state: &mut State) {
         let now = clock::now();
-        let choose = |tried: &[MasterId]| {
-            let project = self.conditions.as_ref().map(|_| &self.object.project)?;
-            project.choose(now, self.object.home(), tried).map(|choice| choice.master)
-        };
+        let mut around = Surroundings { filling: self, now };
         let mut failed = false;
-        while let Some(output) = state.fill.poll(&|block| self.object.rep.has(block), &choose) {
+        while let Some(output) = state.fill.poll(now, &mut around) {
             match output {
-                Output::Request { run, master, bytes } => {
+                Output::Request { run, master, bytes, .. } => {
                     tokio::spawn(pour::request(Arc::clone(self), run, master, bytes));
                 }
                 Output::Discard { block } => {
@@ -375,6 +444,28 @@ impl Filling {
     }
 }
 
+/// What the machine sees of the edge.
+struct Surroundings<'a> {
+    filling: &'a Filling,
+    now: Now,
+}
+
+impl Around for Surroundings<'_> {
+    fn is_held(&self, block: u32) -> bool {
+        self.filling.object.rep.has(block)
+    }
+
+    fn choose(&mut self, tried: &[MasterId]) -> Option<Chosen> {
+        let object = self.filling.conditions.as_ref().map(|_| &self.filling.object)?;
+        object.project.chosen(self.now, object.home(), tried)
+    }
+
+    fn rival(&mut self, tried: &[MasterId]) -> Option<MasterId> {
+        let object = &self.filling.object;
+        object.project.rival(self.now, object.home(), tried)
+    }
+}
+
 fn wake_all(state: &State) {
     for slot in state.slots.values() {
         slot.changed.notify_waiters();
@@ -389,106 +480,5 @@ impl Drop for Filling {
         if fillings.get(&key).is_some_and(|f| f.strong_count() == 0) {
             fillings.remove(&key);
         }
-    }
-}
-
-/// A client of a filling; gone when dropped.
-#[derive(Debug)]
-pub(crate) struct Reader {
-    filling: Arc<Filling>,
-    id: ClientId,
-}
-
-impl Reader {
-    /// What it reads.
-    pub(crate) fn filling(&self) -> &Arc<Filling> {
-        &self.filling
-    }
-
-    /// The status of the last answer that brought something of it.
-    pub(crate) fn upstream_status(&self) -> Option<StatusCode> {
-        StatusCode::from_u16(self.filling.status.load(Relaxed)).ok()
-    }
-
-    /// Whether the reader is one of this object's representation.
-    pub(crate) fn is_of(&self, object: &Object) -> bool {
-        Arc::ptr_eq(&self.filling.object.rep, &object.rep)
-    }
-
-    /// Waits until the first of `blocks` is held, or comes in with an answer that was found to be
-    /// of this representation.
-    pub(crate) async fn coming(&self, blocks: Range<u32>) -> Result<(), Failure> {
-        let is_near = |state: &State| state.fill.reach(blocks.start) == Reach::Coming;
-        self.wait(blocks.clone(), |state, _| is_near(state).then_some(())).await.map(|_| ())
-    }
-
-    /// Bytes from `offset` on, at most `max`, as they arrive; `None` when the block is in the store.
-    /// `until`: the block before which the reader will stop.
-    pub(crate) async fn bytes(
-        &self,
-        offset: u64,
-        until: u32,
-        max: usize,
-    ) -> Result<Option<Bytes>, Failure> {
-        let (block, start) = {
-            let geometry = self.filling.lock().fill.geometry();
-            let block = geometry.block_of(offset);
-            (block, geometry.start_of(block))
-        };
-        let from = offset.saturating_sub(start);
-        self.wait(block..until, |_, slot| slot.copy(from, max)).await
-    }
-
-    /// Waits until the first of `blocks` is in the store.
-    pub(crate) async fn stored(&self, blocks: Range<u32>) -> Result<(), Failure> {
-        self.wait(blocks, |_, _| None::<()>).await.map(|_| ())
-    }
-
-    /// Waits until the first of `blocks` is held (`None`) or `ready` gives something.
-    async fn wait<T>(
-        &self,
-        blocks: Range<u32>,
-        ready: impl Fn(&State, &Slot) -> Option<T>,
-    ) -> Result<Option<T>, Failure> {
-        let filling = &self.filling;
-        loop {
-            let slot = filling.slot(blocks.start);
-            let changed = slot.changed.notified();
-            tokio::pin!(changed);
-            // From here on no change is missed.
-            changed.as_mut().enable();
-            if filling.object.rep.has(blocks.start) {
-                return Ok(None);
-            }
-            {
-                let mut state = filling.lock();
-                if let Some(why) = state.failed.remove(&self.id) {
-                    return Err(why);
-                }
-                if let Some(found) = ready(&state, &slot) {
-                    return Ok(Some(found));
-                }
-                if filling.is_unstorable() {
-                    // To fetch it for the store would be for nothing.
-                    return Err(Failure::Disk);
-                }
-                state.fill.handle_want(self.id, blocks.clone());
-                filling.drive(&mut state);
-                if let Some(why) = state.failed.remove(&self.id) {
-                    return Err(why);
-                }
-            }
-            changed.await;
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        let mut state = self.filling.lock();
-        state.fill.handle_gone(self.id);
-        state.failed.remove(&self.id);
-        drop(state);
-        self.filling.gone.notify_waiters();
     }
 }

@@ -16,7 +16,7 @@ use store::Key;
 use tokio::sync::watch;
 
 use crate::fetch::{self, Ask};
-use crate::filling::Reader;
+use crate::reader::Reader;
 use crate::spool::Tail;
 use crate::state::{Edge, Object};
 use crate::upstream::Answer;

@@ -336,7 +336,7 @@ async fn serve(
                 (false, false) => Served::Hit,
             };
             let object = Arc::new(presented(&object, serving.tick_ms, step_s));
-            let delivered = deliver(edge, object, request, status, None).await.ok()?;
+            let delivered = deliver(edge, object, request, status, None, None).await.ok()?;
             Some((delivered.response, served))
         }
         Held::Missing(code) => Some((missing(edge, code, &status), Served::Negative)),

@@ -21,6 +21,7 @@ use serve::{Body, Handler};
 use store::Key;
 
 use crate::answers;
+use crate::audience::Network;
 use crate::counters::Served;
 use crate::deliver::{Delivered, deliver};
 use crate::fetch::Ask;
@@ -116,6 +117,7 @@ async fn admit(
         request: parsed,
         method: method.clone(),
         headers: headers.clone(),
+        client: edge.audience.network(peer.ip()),
     };
     Ok(get(&mut asked).await)
 }
@@ -165,6 +167,7 @@ pub(crate) struct Asked<'a> {
     policy: Policy,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
+    client: Network,
 }
 
 impl Asked<'_> {
@@ -372,7 +375,12 @@ async fn fly(
                 Some(Payload::Reader(reader)) => Some(reader),
                 _ => None,
             };
-            finish(asked, deliver(edge, object, &asked.request, status, reader).await, served).await
+            finish(
+                asked,
+                deliver(edge, object, &asked.request, status, reader, Some(asked.client)).await,
+                served,
+            )
+            .await
         }
         Outcome::Alone | Outcome::Streaming if first => Ok(alone(asked, payload, why).await),
         Outcome::Alone | Outcome::Again | Outcome::Streaming => Err(Again::Alone),
@@ -415,7 +423,7 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
 
 /// Serves what is held.
 async fn serve(asked: &Asked<'_>, held: Arc<Object>, status: CacheStatus, served: Served) -> Round {
-    let result = deliver(asked.edge, held, &asked.request, status, None).await;
+    let result = deliver(asked.edge, held, &asked.request, status, None, Some(asked.client)).await;
     let filled = served == Served::Hit && result.as_ref().is_ok_and(|d| d.filled);
     finish(asked, result, if filled { Served::Partial } else { served }).await
 }

@@ -128,7 +128,7 @@ pub(crate) fn judge(edge: &Edge, ask: &Ask, answer: &Answer) -> Elsewhere {
 }
 
 /// Tells operators that two masters do not name the same representation.
-fn note_disagreement(edge: &Edge, held: &Object, master: MasterId, headers: &HeaderMap) {
+pub(crate) fn note_disagreement(edge: &Edge, held: &Object, master: MasterId, headers: &HeaderMap) {
     let project = &held.project;
     let Some(endpoint) = project.masters.get(master) else { return };
     endpoint.disagreements.inc();

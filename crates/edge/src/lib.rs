@@ -25,6 +25,8 @@
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod answers;
+mod audience;
+mod check;
 mod complaints;
 mod counters;
 mod deliver;
@@ -44,9 +46,12 @@ mod probe;
 mod project;
 mod purge;
 mod question;
+mod reach;
+mod reader;
 mod refusal;
 mod rules;
 mod shell;
+mod slot;
 mod spool;
 mod state;
 mod stores;

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use fill::MasterId;
 use http_cache::NoCache;
 use http_cache::errors::{ErrorRun, Removal};
 use model::Now;
@@ -17,6 +18,8 @@ use store::Key;
 const GENERATION_MAX: usize = 1000;
 /// Tables, so that requests for different keys seldom wait for each other.
 const SHARDS: usize = 32;
+/// Distrusted masters remembered of a key.
+const DISTRUSTED_MAX: usize = 8;
 
 /// What is known of one key.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +30,10 @@ pub(crate) struct Memo {
     pub(crate) removal: Removal,
     /// A master showed another representation than the held one: ask before the next use.
     pub(crate) suspect: bool,
+    /// Masters whose content was not what they announced: asked last.
+    pub(crate) distrusted: Vec<MasterId>,
+    /// Its masters answer no ranges.
+    pub(crate) no_ranges: bool,
     /// Until when requests are passed on without trying to keep the answer, and why.
     pass: Option<(u64, NoCache)>,
     /// The last revalidation failed; when the next may be tried.
@@ -62,6 +69,13 @@ impl Memo {
     /// The number of the last purge before anything was noted.
     pub(crate) fn born(&self) -> u64 {
         self.born
+    }
+
+    /// Content of these masters was not what they announced.
+    pub(crate) fn distrust(&mut self, masters: &[MasterId]) {
+        self.distrusted.extend(masters);
+        let more = self.distrusted.len().saturating_sub(DISTRUSTED_MAX);
+        self.distrusted.drain(..more);
     }
 
     /// Whether the last revalidation failed.
@@ -147,11 +161,17 @@ impl Memos {
         });
     }
 
-    /// A good answer came: nothing is held against the key any more.
+    /// A good answer came: nothing is held against the key any more. How its masters answer is.
     pub(crate) fn clear(&self, key: &Key) {
         let mut both = self.lock(key);
-        both.young.remove(key);
-        both.old.remove(key);
+        let known = [both.young.remove(key), both.old.remove(key)];
+        drop(both);
+        let known = known.into_iter().flatten().next();
+        if let Some(Memo { no_ranges, distrusted, .. }) = known
+            && (no_ranges || !distrusted.is_empty())
+        {
+            self.update(key, |memo| *memo = Memo { no_ranges, distrusted, ..memo.clone() });
+        }
     }
 }
 

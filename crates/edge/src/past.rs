@@ -66,8 +66,7 @@ impl Past {
                 None => {
                     let master = self.master()?;
                     match pour::ask(&self.filling, master, &range).await {
-                        Ok((body, skip)) => {
-                            let at = range.start.saturating_sub(skip);
+                        Ok((body, at)) => {
                             self.coming = Some(Rest { at, ready: VecDeque::new(), body, master });
                             continue;
                         }

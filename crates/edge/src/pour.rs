@@ -1,19 +1,33 @@
 //! Pouring an upstream answer into the store, block by block, at the network's pace.
+//!
+//! Before each block a run waits for its turn: for memory, when a client is near; for memory and
+//! budget to spare, when it completes the object; for its readers to come nearer, when it is far
+//! ahead of them. Meanwhile the answer is not read and TCP holds its master back.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use fill::{Failure, MasterId, Next, RunId};
+use fill::{Failure, Full, MasterId, Next, Pace, RunId};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use http_cache::ContentRange;
 use http_cache::hygiene::fill_request;
-
+use rt::clock;
 use store::WriteError;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::filling::Filling;
+use crate::check;
+use crate::filling::{Filling, Place};
 use crate::home;
+use crate::state::BufferPermit;
 use crate::upstream::{Answer, Reading};
+
+/// A paused answer is given up after this time, so that slow clients keep no connections of
+/// masters; its readers get a new one when they come near.
+const PAUSED_MAX: Duration = Duration::from_secs(10);
+/// How soon completion looks again for memory to spare.
+const SPARE_PAUSE: Duration = Duration::from_millis(100);
 
 /// One request of the fill machine, from the question to its end.
 pub(crate) async fn request(
@@ -22,19 +36,22 @@ pub(crate) async fn request(
     master: MasterId,
     bytes: Range<u64>,
 ) {
+    let Some(_place) = place_to_ask(&filling, run, master).await else { return };
     let brought = async {
-        let (body, skip) = ask(&filling, master, &bytes).await?;
-        filling.handle_head(run);
-        pour(&filling, run, master, body, skip).await
+        let (body, from) = ask_patiently(&filling, run, master, &bytes).await?;
+        if !filling.handle_head(run, master, from) {
+            return Ok(());
+        }
+        pour(&filling, run, master, body, from).await
     };
     while_wanted(&filling, run, master, brought).await;
 }
 
-/// An answer that came before its filling: the one that began the representation. `skip` bytes of
-/// it come before the run's first block.
-pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, skip: u64) {
+/// An answer that came before its filling: the one that began the representation, with the byte at
+/// `from`.
+pub(crate) async fn adopted(filling: Arc<Filling>, run: RunId, answer: Answer, from: u64) {
     let master = answer.master;
-    let brought = pour(&filling, run, master, answer.body, skip);
+    let brought = pour(&filling, run, master, answer.body, from);
     while_wanted(&filling, run, master, brought).await;
 }
 
@@ -49,12 +66,54 @@ async fn while_wanted(
         result = brought => if let Err(why) = result {
             filling.handle_failed(run, master, why);
         },
-        () = filling.abandoned(run) => {}
+        () = filling.abandoned(run, master) => {}
     }
 }
 
-/// Asks for bytes on condition that they are of the same representation. Gives the body and how
-/// many bytes of it come before those asked for.
+/// Completion has few answers of a master at once: waits for a place among them, unless a client
+/// comes to want the run. `None`: it is over.
+async fn place_to_ask(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+) -> Option<Option<OwnedSemaphorePermit>> {
+    loop {
+        let moved = filling.moved();
+        tokio::pin!(moved);
+        // From here on no move is missed.
+        moved.as_mut().enable();
+        if filling.turn(run)? != Pace::Spare {
+            return Some(None);
+        }
+        let places = filling.object.project.reach.completions(master);
+        tokio::select! {
+            place = places.acquire_owned() => return Some(place.ok()),
+            () = moved => {}
+        }
+    }
+}
+
+/// Asks, and lets the machine know when a client has waited long enough for this master alone.
+async fn ask_patiently(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    bytes: &Range<u64>,
+) -> Result<(Reading, u64), Failure> {
+    let asking = ask(filling, master, bytes);
+    tokio::pin!(asking);
+    if let Some(at_ns) = filling.hedge_at_ns(run) {
+        let patience = Duration::from_nanos(at_ns.saturating_sub(clock::now().mono_ns));
+        if let Ok(answer) = tokio::time::timeout(patience, &mut asking).await {
+            return answer;
+        }
+        filling.handle_time();
+    }
+    asking.await
+}
+
+/// Asks for bytes on condition that they are of the same representation. Gives the body and the
+/// place of its first byte, which is that of the first asked for or before.
 pub(crate) async fn ask(
     filling: &Filling,
     master: MasterId,
@@ -82,7 +141,7 @@ pub(crate) async fn ask(
     let reply = answer.reply();
     let status = reply.status;
     let same = home::is_part(edge, object, master, &reply);
-    let start = match (reply.status, ContentRange::of(reply.headers)) {
+    let from = match (reply.status, ContentRange::of(reply.headers)) {
         (StatusCode::OK, _) if same => 0,
         (StatusCode::PARTIAL_CONTENT, Some(ContentRange::Part { first, last, .. })) if same => {
             let covers = first <= bytes.start && last >= bytes.start;
@@ -102,81 +161,143 @@ pub(crate) async fn ask(
     };
     project.handle_ok(master);
     filling.note_status(status);
-    Ok((answer.body, bytes.start.saturating_sub(start)))
+    Ok((answer.body, from))
 }
 
-/// Reads `body` into the run's blocks until they are there or nobody wants more of them.
+/// Reads `body`, whose next byte is at `at`, into the run's blocks until they are there or nobody
+/// wants more of them.
 async fn pour(
     filling: &Arc<Filling>,
     run: RunId,
     master: MasterId,
     mut body: Reading,
-    mut skip: u64,
+    mut at: u64,
 ) -> Result<(), Failure> {
     let edge = &filling.edge;
     edge.counters.in_flight.inc();
     let _in_flight = OnDrop(|| edge.counters.in_flight.dec());
-    while let Some(mut data) = body.next().await? {
-        let count = u64::try_from(data.len()).unwrap_or(u64::MAX);
-        let skipped = skip.min(count);
-        data.advance(usize::try_from(skipped).unwrap_or(data.len()));
-        skip = skip.saturating_sub(skipped);
-        while !data.is_empty() {
-            let Some(block) = put(filling, run, &mut data).await? else { continue };
-            match store(filling, run, block).await {
-                Ok(Next::Read) => {}
-                Ok(Next::Done | Next::Cut) => return Ok(()),
-                Err(why) => {
-                    if why == Failure::Disk && filling.conditions.is_none() {
-                        filling.leave_rest(block, master, data, body);
-                    }
-                    return Err(why);
+    let mut data = Bytes::new();
+    loop {
+        let place = filling.place(run).ok_or(Failure::Protocol)?;
+        let permit = if place.slot.has_buffer() {
+            None
+        } else {
+            match turn(filling, run, master, &place).await {
+                Some(permit) => permit,
+                None => return Ok(()),
+            }
+        };
+        // What comes before was not asked for, or others have brought it.
+        while at < place.at || data.is_empty() {
+            if data.is_empty() {
+                data = body.next().await?.ok_or(Failure::Truncated)?;
+            }
+            let skipped = place.at.saturating_sub(at).min(length(&data));
+            data.advance(usize::try_from(skipped).unwrap_or(data.len()));
+            at = at.saturating_add(skipped);
+        }
+        let part = data.split_to(place.missing.min(data.len()));
+        at = at.saturating_add(length(&part));
+        place.slot.append(&part, permit, place.block_bytes);
+        let full = filling.handle_bytes(run, part.len());
+        place.slot.changed.notify_waiters();
+        let Some(full) = full else { continue };
+        match store(filling, run, master, full).await {
+            Ok(Next::Read) => {}
+            Ok(Next::Done | Next::Cut) => return Ok(()),
+            Err(why) => {
+                if why == Failure::Disk && filling.conditions.is_none() {
+                    filling.leave_rest(full.block, master, data, body);
                 }
+                return Err(why);
             }
         }
     }
-    Err(Failure::Truncated)
 }
 
-/// Moves bytes of `data` into the block being filled; gives it when it is full. Waits for memory
-/// at the start of a block: upstream is then held back by TCP.
-async fn put(filling: &Filling, run: RunId, data: &mut Bytes) -> Result<Option<u32>, Failure> {
-    let place = filling.place(run).ok_or(Failure::Protocol)?;
-    let permit = if place.slot.has_buffer() {
-        None
-    } else {
-        filling.edge.buffer(&filling.object.project).await
-    };
-    let part = data.split_to(place.missing.min(data.len()));
-    place.slot.append(&part, permit, place.block_bytes);
-    let full = filling.handle_bytes(run, part.len());
-    place.slot.changed.notify_waiters();
-    Ok(full)
-}
-
-/// Writes a full block off the workers.
-async fn store(filling: &Arc<Filling>, run: RunId, block: u32) -> Result<Next, Failure> {
-    let (rep, slot) = (Arc::clone(&filling.object.rep), filling.slot(block));
-    let written = tokio::task::spawn_blocking(move || {
-        slot.with_bytes(|bytes| rep.write_block(block, bytes).map(|()| bytes.len()))
-    });
-    match written.await {
-        Ok(Ok(bytes)) => {
-            filling.edge.counters.filled.inc_by(u64::try_from(bytes).unwrap_or(0));
-            Ok(filling.handle_stored(run, block))
+/// Waits until the run may bring its next block, and gives memory for it. `None`: it is over.
+async fn turn(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    place: &Place,
+) -> Option<Option<BufferPermit>> {
+    let project = &filling.object.project;
+    let began_ns = clock::now().mono_ns;
+    loop {
+        let moved = filling.moved();
+        tokio::pin!(moved);
+        // From here on no move is missed.
+        moved.as_mut().enable();
+        let pause = match filling.turn(run)? {
+            Pace::Wanted => return Some(filling.edge.buffer(project).await),
+            Pace::Spare => match spare(filling, master, place) {
+                Ok(permit) => return Some(Some(permit)),
+                Err(pause) => pause,
+            },
+            Pace::Paused => {
+                let paused = Duration::from_nanos(clock::now().mono_ns.saturating_sub(began_ns));
+                let left = PAUSED_MAX.saturating_sub(paused);
+                if left.is_zero() && filling.conditions.is_some() && filling.cut_paused(run) {
+                    return None;
+                }
+                left.max(SPARE_PAUSE)
+            }
+        };
+        tokio::select! {
+            () = moved => {}
+            () = tokio::time::sleep(pause) => {}
         }
-        Ok(Err(error)) => {
-            let (edge, object) = (&filling.edge, &filling.object);
+    }
+}
+
+/// Memory for a block of completion, within what it may take of the master; else when to ask
+/// again.
+fn spare(filling: &Filling, master: MasterId, place: &Place) -> Result<BufferPermit, Duration> {
+    let project = &filling.object.project;
+    let permit = filling.edge.spare_buffer(project).ok_or(SPARE_PAUSE)?;
+    let bytes = u64::try_from(place.missing).unwrap_or(u64::MAX);
+    let taken = project.reach.take_spare(master, bytes, clock::now());
+    taken.map(|()| permit).map_err(Duration::from_nanos)
+}
+
+/// Checks a full block and writes it, off the workers.
+async fn store(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    Full { block, reason }: Full,
+) -> Result<Next, Failure> {
+    let (object, slot) = (Arc::clone(&filling.object), filling.slot(block));
+    let written = tokio::task::spawn_blocking(move || {
+        slot.with_bytes(|bytes| {
+            check::block(&object, block, bytes)?;
+            Ok(object.rep.write_block(block, bytes).map(|()| length(bytes)))
+        })
+    });
+    let (edge, object) = (&filling.edge, &filling.object);
+    match written.await {
+        Ok(Ok(Ok(bytes))) => {
+            edge.counters.count_filled(reason, bytes);
+            Ok(filling.handle_stored(run, master, block))
+        }
+        Ok(Ok(Err(error))) => {
             edge.note_unstored(&object.project, &object.target, &error);
             if let WriteError::Differs { .. } = error {
                 // Nobody can say which is right: no client gets bytes of both (E1).
+                home::note_disagreement(edge, object, master, &object.head.headers);
                 edge.discard(object);
                 return Err(Failure::Changed);
             }
             Err(Failure::Disk)
         }
+        Ok(Err(why)) => Err(why),
         Err(_) => Err(Failure::Disk),
     }
+}
+
+fn length(bytes: &[u8]) -> u64 {
+    u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
 struct OnDrop<F: Fn()>(F);

@@ -17,6 +17,7 @@ use rt::Metrics;
 use rt::metrics::{Counter, edge};
 use tokio::sync::Semaphore;
 
+use crate::reach::Reach;
 use crate::rules::{PathRules, Rules};
 
 /// One master.
@@ -58,6 +59,8 @@ pub(crate) struct Project {
     pub(crate) request_fields: Vec<HeaderName>,
     /// Permits for its share of the block buffers.
     pub(crate) buffers: Arc<Semaphore>,
+    /// How far edges go beyond what clients ask.
+    pub(crate) reach: Reach,
     definition: nodemap::Project,
     rules: Rules,
     /// Outlives changes of the map that leave the masters as they are.
@@ -112,6 +115,7 @@ impl Project {
                 .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
                 .collect(),
             buffers,
+            reach: Reach::new(name, metrics),
             rules: Rules::new(definition),
             definition: definition.clone(),
             metrics: metrics.clone(),
@@ -140,6 +144,11 @@ impl Project {
 
     fn standing(&self) -> MutexGuard<'_, Standing> {
         self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Within how many milliseconds 99 of 100 answers of the master begin, once that is known.
+    pub(crate) fn p99_first_byte_ms(&self, master: MasterId) -> Option<u64> {
+        self.standing().masters.p99_first_byte_ms(master)
     }
 
     /// Whom to ask, given those already tried.

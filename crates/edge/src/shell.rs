@@ -19,6 +19,8 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::audience::Audience;
+use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::counters::{Counters, raise};
 use crate::filling::Fillings;
@@ -120,6 +122,8 @@ pub async fn bind_on(
         block_bytes,
         counters: Counters::new(&context.metrics),
         complaints: Complaints::default(),
+        audience: Audience::default(),
+        checks: Checks::default(),
         shutdown: context.shutdown.clone(),
     });
     adopt_map(&edge, &mut node_map.clone(), &context.metrics);

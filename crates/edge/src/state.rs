@@ -12,6 +12,8 @@ use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::audience::Audience;
+use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::counters::Counters;
 use crate::filling::Fillings;
@@ -47,6 +49,8 @@ pub(crate) struct Edge {
     pub(crate) block_bytes: u32,
     pub(crate) counters: Counters,
     pub(crate) complaints: Complaints,
+    pub(crate) audience: Audience,
+    pub(crate) checks: Checks,
     pub(crate) shutdown: Shutdown,
 }
 
@@ -105,6 +109,19 @@ impl Edge {
         let of_project = Arc::clone(&project.buffers).try_acquire_owned().ok()?;
         let of_all = Arc::clone(&self.buffers).try_acquire_owned().ok()?;
         Some(BufferPermit { _of_project: Some(of_project), _of_all: of_all })
+    }
+
+    /// A block buffer for completion, when there are plenty: it is the first to go without.
+    pub(crate) fn spare_buffer(&self, project: &Project) -> Option<BufferPermit> {
+        let enough = |free: &Arc<Semaphore>, most: usize| {
+            let plenty = free.available_permits() > most.div_euclid(2);
+            plenty.then(|| Arc::clone(free).try_acquire_owned().ok())?
+        };
+        let is_alone = self.projects.load().by_name.len() <= 1;
+        let of_project =
+            if is_alone { None } else { Some(enough(&project.buffers, self.buffers_share)?) };
+        let of_all = enough(&self.buffers, self.buffers_share)?;
+        Some(BufferPermit { _of_project: of_project, _of_all: of_all })
     }
 
     /// Something of a project could not be stored: that costs hits, so operators should know.
@@ -222,7 +239,8 @@ impl Edge {
                 Selecting::of(carried.iter().chain(record.names()), client)
             }
         };
-        let object = rep.and_then(|rep| {
+        let right = rep.filter(|rep| !self.checks.is_wrong(rep));
+        let object = right.and_then(|rep| {
             let head_bytes = rep.head();
             let head = StoredHead::from_bytes(&head_bytes).ok()?;
             let (project, target) = (Arc::clone(project), target.clone());

@@ -156,6 +156,8 @@ async fn a_client_that_does_not_read_slows_nobody() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_abort_ends_the_request_at_a_block_and_nothing_is_fetched_twice() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    // So long that what was read is no proof of demand for the whole.
+    const LENGTH: usize = 64 * BLOCK + 1234;
     let body = content(7, LENGTH);
     let (at, opens) = gate(3 * BLOCK as u64 + 100);
     let gated = Item { gate: Some((at, Arc::clone(&opens))), ..Item::new(body.clone(), "a1") };

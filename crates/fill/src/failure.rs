@@ -30,12 +30,21 @@ pub enum Failure {
     /// The block could not be written to the store.
     #[error("disk")]
     Disk,
+    /// It let a client wait, and another master answered first.
+    #[error("slow")]
+    Slow,
+    /// The whole does not have the digest that the master announced (RFC 9530).
+    #[error("digest-mismatch")]
+    DigestMismatch,
 }
 
 impl Failure {
     /// Whether time ran out (504) rather than something going wrong (502).
     pub fn is_timeout(self) -> bool {
-        matches!(self, Self::ConnectTimeout | Self::FirstByteTimeout | Self::BetweenBytesTimeout)
+        matches!(
+            self,
+            Self::ConnectTimeout | Self::FirstByteTimeout | Self::BetweenBytesTimeout | Self::Slow
+        )
     }
 
     /// Whether this speaks against the master as a whole, not against one object: such a master
@@ -47,9 +56,10 @@ impl Failure {
             | Self::FirstByteTimeout
             | Self::BetweenBytesTimeout
             | Self::Truncated
-            | Self::Protocol => true,
+            | Self::Protocol
+            | Self::Slow => true,
             Self::Status(code) => (502..=504).contains(&code),
-            Self::Changed | Self::Disk => false,
+            Self::Changed | Self::Disk | Self::DigestMismatch => false,
         }
     }
 }

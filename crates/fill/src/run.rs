@@ -30,6 +30,28 @@ pub(crate) enum Phase {
     Storing,
 }
 
+/// For whom a run brings its next block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// A client waits for it or is near.
+    Wanted,
+    /// Nobody; the whole object is to be had. Bring it when there is room to spare.
+    Spare,
+    /// A client that is too far behind: nothing is brought before it comes nearer.
+    Paused,
+}
+
+/// Why a block was brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// A client waited for it.
+    Demand,
+    /// A client will come to it.
+    Ahead,
+    /// No client wants it; the whole object is to be had, or it lay on the way.
+    Completion,
+}
+
 /// Invariant: `pos` lies in the block `blocks.start`, or at its end while it is being stored.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -41,12 +63,25 @@ pub(crate) struct Run {
     /// off.
     pub(crate) asked_end: u32,
     pub(crate) phase: Phase,
+    pub(crate) pace: Pace,
+    /// Why the block at `pos` is brought.
+    pub(crate) reason: Reason,
+    /// Whether the pace was not looked at yet: the first block is brought whoever wants it.
+    pub(crate) fresh: bool,
+    /// The present answer was not read for a while: its master may have closed it.
+    pub(crate) rested: bool,
+    /// Who is asked.
     pub(crate) master: Option<MasterId>,
+    /// Who was asked besides, because `master` lets a client wait.
+    pub(crate) rival: Option<MasterId>,
+    /// When a client that is blocked on it has waited long enough to ask a rival; `None`: nobody
+    /// is asked.
+    pub(crate) hedge_at_ns: Option<u64>,
     /// Masters that failed since the last block was stored.
     pub(crate) tried: Vec<MasterId>,
-    /// Of these, the ones that have another representation: asking them again is no use.
+    /// Of these, the ones that have another representation.
     pub(crate) changed: Vec<MasterId>,
-    /// Whether a block was stored since the last request.
+    /// Whether the present request brought a block: failures before it count no more.
     pub(crate) progressed: bool,
 }
 
@@ -58,7 +93,13 @@ impl Run {
             pos,
             asked_end: 0,
             phase: Phase::Unasked,
+            pace: Pace::Wanted,
+            reason: Reason::Completion,
+            fresh: true,
+            rested: false,
             master: None,
+            rival: None,
+            hedge_at_ns: None,
             tried: Vec::new(),
             changed: Vec::new(),
             progressed: false,
@@ -73,18 +114,61 @@ impl Run {
         (!self.blocks.is_empty() && missing > 0).then_some(Room { block, filled, missing })
     }
 
-    /// Books the failure of the present request.
-    pub(crate) fn note_failure(&mut self, why: Failure) {
+    /// Whether it has brought nothing of its next block yet.
+    pub(crate) fn is_at_border(&self, geometry: Geometry) -> bool {
+        self.pos == geometry.start_of(self.blocks.start)
+    }
+
+    /// Whether nothing of it is being brought.
+    pub(crate) fn rests(&self, geometry: Geometry) -> bool {
+        let storing = self.phase == Phase::Storing;
+        self.pace == Pace::Paused && !storing && self.is_at_border(geometry)
+    }
+
+    /// Whether it belongs to what clients want, not to completion.
+    pub(crate) fn is_active(&self) -> bool {
+        self.pace == Pace::Wanted
+    }
+
+    /// Whether an answer of this master is waited for or coming in.
+    pub(crate) fn takes(&self, master: MasterId) -> bool {
+        self.phase != Phase::Unasked && (self.master == Some(master) || self.rival == Some(master))
+    }
+
+    /// Books that `master`, which is being asked, failed. Whether nobody else is being asked.
+    pub(crate) fn note_failure(&mut self, master: MasterId, why: Failure) -> bool {
         if std::mem::take(&mut self.progressed) {
             self.tried.clear();
             self.changed.clear();
         }
-        if let Some(master) = self.master.take() {
-            self.tried.push(master);
-            if why == Failure::Changed {
-                self.changed.push(master);
-            }
+        self.tried.push(master);
+        if why == Failure::Changed {
+            self.changed.push(master);
         }
+        self.hedge_at_ns = None;
+        let both = [self.master.take(), self.rival.take()];
+        let other = both.into_iter().flatten().find(|asked| *asked != master);
+        self.master = other.filter(|_| self.phase == Phase::Asked);
+        if self.master.is_none() {
+            self.rest();
+        }
+        self.master.is_none()
+    }
+
+    /// Back to nobody being asked.
+    pub(crate) fn rest(&mut self) {
         self.phase = Phase::Unasked;
+        self.master = None;
+        self.rival = None;
+        self.hedge_at_ns = None;
+        self.rested = false;
+    }
+
+    /// Lets it begin at an earlier block; whether what it had of its first one is void.
+    pub(crate) fn rewind(&mut self, start: u32, geometry: Geometry) -> bool {
+        let void = !self.is_at_border(geometry);
+        self.blocks.start = start;
+        self.pos = geometry.start_of(start);
+        void
     }
 }

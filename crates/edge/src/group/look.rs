@@ -16,9 +16,10 @@ use store::Key;
 use super::machine::Found;
 use super::snapshots::Held;
 use crate::fetch::Ask;
-use crate::filling::{Filling, Reader};
+use crate::filling::Filling;
 use crate::flight::{self, How, Outcome, Payload, Seat};
 use crate::project::Project;
+use crate::reader::Reader;
 use crate::state::{Edge, Object};
 
 /// Largest member: snapshots keep the disk room of what they hold.

@@ -1,10 +1,10 @@
 //! A client that says exactly what it is told to say and reads at its own pace.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// An answer.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,21 @@ pub async fn send(
     host: &str,
     fields: &[&str],
 ) -> Pending {
-    let mut stream = TcpStream::connect(to).await.unwrap();
+    send_from([127, 0, 0, 1].into(), to, method, path, host, fields).await
+}
+
+/// The same from an address of this machine.
+pub async fn send_from(
+    from: IpAddr,
+    to: SocketAddr,
+    method: &str,
+    path: &str,
+    host: &str,
+    fields: &[&str],
+) -> Pending {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let mut stream = socket.connect(to).await.unwrap();
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\n");
     for field in fields {
         head.push_str(field);

@@ -186,6 +186,13 @@ impl Edge {
         client::send(self.address, "GET", path, HOST, fields).await
     }
 
+    /// Waits until nothing is being filled.
+    pub async fn wait_filled(&self) {
+        while self.status()["edge"]["fills_in_flight"] != 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+
     pub async fn get(&self, path: &str, fields: &[&str]) -> Reply {
         self.send(path, fields).await.reply().await
     }

@@ -22,6 +22,8 @@ pub struct Item {
     pub vary: Option<&'static str>,
     /// Further header lines, without their ends.
     pub fields: Vec<String>,
+    /// `Range` is not understood.
+    pub no_ranges: bool,
     /// Statuses answered instead, one a request.
     pub errors: VecDeque<u16>,
     /// The connection breaks when this byte would be sent, once for each entry.
@@ -263,7 +265,8 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
         Some(field) => item.variant(headers.get(field).map(String::as_str)),
         None => item.clone(),
     };
-    let mut head = String::from("Accept-Ranges: bytes\r\n");
+    let accepts = if item.no_ranges { "none" } else { "bytes" };
+    let mut head = format!("Accept-Ranges: {accepts}\r\n");
     head.push_str(&format!("Date: {}\r\n", "Mon, 30 Nov 2026 12:00:00 GMT"));
     for (name, value) in [
         ("ETag", item.etag.as_deref()),
@@ -296,7 +299,8 @@ fn plan(state: &mut State, method: &str, path: &str, headers: &HashMap<String, S
     if headers.get("if-none-match").is_some_and(|m| Some(m.as_str()) == etag) {
         return Plan { status: 304, part: 0..0, ..plan };
     }
-    if let Some(range) = headers.get("range").and_then(|r| resolve(r, length)) {
+    let range = headers.get("range").filter(|_| !item.no_ranges);
+    if let Some(range) = range.and_then(|r| resolve(r, length)) {
         if range.start >= range.end {
             plan.head.push_str(&format!("Content-Range: bytes */{length}\r\n"));
             return Plan { status: 416, part: 0..0, ..plan };

@@ -20,13 +20,17 @@ super::metrics! {
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]
         "Body bytes received from masters.";
     UPSTREAM_ERRORS: Counter "cacheboy_edge_upstream_errors_total" ["project", "master", "kind"]
-        "Failed requests to masters, by kind (connect, connect-timeout, first-byte-timeout, between-bytes-timeout, truncated, status, changed, protocol, disk).";
+        "Failed requests to masters, by kind (connect, connect-timeout, first-byte-timeout, between-bytes-timeout, truncated, status, changed, protocol, disk, slow, digest-mismatch).";
+    HEDGES: Counter "cacheboy_edge_hedges_total" ["project", "result"]
+        "Second questions because a master let a client wait, by result (asked, of these won: answered first; refused: not asked, there had been too many).";
     MASTERS_DISAGREE: Counter "cacheboy_edge_masters_disagree_total" ["project", "master"]
         "Answers of masters that name something held otherwise than the master it came from.";
+    DIGESTS: Counter "cacheboy_edge_digest_checks_total" ["result"]
+        "Whole representations compared with the digest their master announced, by result (good, mismatch, unread: no longer held in whole, skipped: too many at once).";
     FILLS: Counter "cacheboy_edge_fills_total" []
         "Representations begun in the store.";
-    FILLED: Counter "cacheboy_edge_filled_bytes_total" []
-        "Bytes of blocks written to the store.";
+    FILLED: Counter "cacheboy_edge_filled_bytes_total" ["reason"]
+        "Bytes of blocks written to the store, by reason (demand: a client waited, ahead: a client will come to it, completion: the whole object is to be had).";
     PAST_STORE: Counter "cacheboy_edge_past_store_total" []
         "Transfers that went on with bytes straight from a master because the store took no more.";
     IN_FLIGHT: Gauge "cacheboy_edge_upstream_in_flight" []
