@@ -178,6 +178,26 @@ async fn what_was_asked_before_a_change_is_not_used_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_depends_on_the_request_is_invalidated_with_all_its_variants() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let varying = Item { vary: Some("accept-language"), ..Item::new(content(6, 100), "a1") };
+    master.put("/a", varying);
+    let edge = open_edge(dir.path(), &[&master]).await;
+    let read = async || {
+        for language in ["en", "de"] {
+            let reply = edge.get("/a", &[&format!("Accept-Language: {language}")]).await;
+            assert_eq!(reply.status, 200, "{language}");
+        }
+        master.asked().len()
+    };
+    let first = read().await;
+    assert_eq!(read().await, first, "both are held");
+    assert_eq!(ask(&edge, "POST", "/a", &["Content-Length: 0"]).await.status, 200);
+    assert!(read().await >= first + 3, "neither is");
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_may_have_been_done_is_never_repeated() {
     let dir = tempfile::tempdir().unwrap();
     let (first, second) = (Origin::start().await, Origin::start().await);
