@@ -153,6 +153,7 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
         first_byte: timeout("first_byte_timeout_ms", params.timeouts.first_byte),
         between_bytes: timeout("between_bytes_timeout_ms", params.timeouts.between_bytes),
     };
+    params.upstream_ca = table.get("upstream_ca").and_then(|v| v.path());
     if let Some((value, size)) =
         table.get("fill_memory").and_then(|v| Some((v.clone(), v.bytes()?)))
     {

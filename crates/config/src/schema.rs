@@ -160,6 +160,12 @@ pub(crate) const EDGE: Section = Section {
             "`\"256 MiB\"`",
             "memory for what the stores hold: heads, block maps, small bodies that are asked for often",
         ),
+        key(
+            "upstream_ca",
+            "PEM file",
+            "none: only those of the system",
+            "certificates of authorities that `https://` masters may have theirs from, beside those that the system trusts",
+        ),
     ],
 };
 

@@ -121,6 +121,7 @@ first_byte_timeout_ms = 20
 between_bytes_timeout_ms = 600000
 fill_memory = "16 MiB"
 store_memory = "64 MiB"
+upstream_ca = "ca.pem"
 [[edge.store]]
 path = "cache"
 size = "8 MiB"
@@ -169,6 +170,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(edge.timeouts.between_bytes, Duration::from_secs(600));
     assert_eq!(edge.fill_memory, ByteCount(16 << 20));
     assert_eq!(edge.store_memory, ByteCount(64 << 20));
+    assert_eq!(edge.upstream_ca.unwrap(), Path::new("etc/ca.pem"));
     let store = |path: &str, size, block_bytes| edge::StoreParams {
         path: path.into(),
         size: ByteCount(size),

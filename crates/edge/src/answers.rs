@@ -33,9 +33,15 @@ pub(crate) fn gateway_error(
     master: &str,
     forward: Forward,
 ) -> Response<Body> {
-    let status =
-        if why.is_timeout() { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
+    let status = match why {
+        _ if why.is_timeout() => StatusCode::GATEWAY_TIMEOUT,
+        Failure::Busy => StatusCode::SERVICE_UNAVAILABLE,
+        Failure::Client => StatusCode::BAD_REQUEST,
+        _ => StatusCode::BAD_GATEWAY,
+    };
     let words = match why {
+        Failure::Busy => "the masters of this content have as much to do as they may",
+        Failure::Client => "the content of the request did not come whole",
         _ if why.is_timeout() => "no master of this content answered in time",
         _ => "no master of this content could be asked",
     };
@@ -65,10 +71,14 @@ fn proxy_error(why: Failure) -> ProxyError {
     match why {
         Failure::Connect => ProxyError::DestinationUnavailable,
         Failure::ConnectTimeout => ProxyError::ConnectionTimeout,
+        Failure::TlsCertificate => ProxyError::TlsCertificateError,
+        Failure::Tls => ProxyError::TlsProtocolError,
+        Failure::Busy => ProxyError::ConnectionLimitReached,
+        Failure::Client => ProxyError::HttpRequestError,
         Failure::FirstByteTimeout | Failure::Slow => ProxyError::HttpResponseTimeout,
         Failure::BetweenBytesTimeout => ProxyError::ConnectionReadTimeout,
         Failure::Truncated | Failure::Changed => ProxyError::HttpResponseIncomplete,
-        Failure::Status(_) => ProxyError::HttpProtocolError,
+        Failure::Status(_) | Failure::Parent(_) => ProxyError::HttpProtocolError,
         Failure::Protocol | Failure::DigestMismatch => ProxyError::HttpProtocolError,
         Failure::Disk => ProxyError::ProxyInternalError,
     }

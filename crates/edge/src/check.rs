@@ -127,10 +127,10 @@ pub(crate) fn refute(edge: &Edge, object: &Object, from: &[MasterId]) {
     edge.memos.update(&object.key, |memo| memo.distrust(from));
     let (now, why) = (clock::now(), Failure::DigestMismatch);
     for master in from {
-        project.handle_failed(*master, why, now);
+        project.sources.handle_failed(*master, why, now);
     }
     if let Some(more) = edge.complaints.due(&project.name, &why.to_string(), now) {
-        let masters: Vec<_> = from.iter().map(|m| project.master_name(*m)).collect();
+        let masters: Vec<_> = from.iter().map(|m| project.sources.name_of(*m)).collect();
         let (project, target) = (project.name.as_str(), object.target.as_str());
         let masters = masters.join(" ");
         tracing::warn!(

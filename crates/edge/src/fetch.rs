@@ -116,32 +116,36 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
     let mut tried: Vec<MasterId> = Vec::new();
     let mut worst: Option<Trouble> = None;
     // Besides each master once, at most two repetitions in another form.
-    let mut rounds = ask.project.masters.len().saturating_add(2);
+    let mut rounds = ask.project.sources.attempts_max().saturating_add(2);
     while let Some(master) = next_master(&ask, &tried, &memo.distrusted, worst.as_ref()) {
         rounds = match rounds.checked_sub(1) {
             Some(left) => left,
             None => break,
         };
-        tried.push(master);
-        let answer = match question.put(edge, &ask, master).await {
-            Ok(answer) => answer,
+        let answer = match question.put(edge, &ask, master, &tried).await {
+            Ok(answer) => {
+                tried.push(answer.master);
+                answer
+            }
             Err(why) => {
-                ask.project.handle_failed(master, why, clock::now());
+                tried.push(master);
+                ask.project.sources.handle_failed(master, why, clock::now());
                 note(&mut worst, Trouble::Silent(master, why));
                 continue;
             }
         };
-        let status = answer.parts.status;
+        // It may have been the spare one.
+        let (master, status) = (answer.master, answer.parts.status);
         if !question.is_answered_by(&answer.reply()) {
             let why = Failure::Protocol;
-            ask.project.handle_failed(master, why, clock::now());
+            ask.project.sources.handle_failed(master, why, clock::now());
             note(&mut worst, Trouble::Silent(master, why));
             continue;
         }
         match meaning(status) {
             // The name of another master for what is held, or other content.
             Meaning::NotModified | Meaning::Good if home::differs(&ask, &answer) => {
-                ask.project.handle_ok(master);
+                ask.project.sources.handle_ok(master);
                 match home::judge(edge, &ask, &answer) {
                     Elsewhere::Confirms(head) => {
                         return confirmed(edge, &ask, head, answer);
@@ -159,35 +163,35 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
             Meaning::NotModified => match confirm(edge, &ask, &answer) {
                 Some(answered) => return answered,
                 None => {
-                    ask.project.handle_ok(master);
+                    ask.project.sources.handle_ok(master);
                     question.conditional = false;
                     tried.pop();
                 }
             },
             Meaning::Changed if question.range.is_some() => {
                 // The range lies outside: the whole tells what there is.
-                ask.project.handle_ok(master);
+                ask.project.sources.handle_ok(master);
                 question.range = None;
                 tried.pop();
             }
             // Some origins refuse what they do not have: S3 without the right to list.
             Meaning::Refused if status == StatusCode::FORBIDDEN => {
-                ask.project.handle_ok(master);
+                ask.project.sources.handle_ok(master);
                 note(&mut worst, Trouble::Refused(Box::new(answer)));
             }
             Meaning::Good | Meaning::Refused => {
-                ask.project.handle_ok(master);
+                ask.project.sources.handle_ok(master);
                 return accept(edge, &ask, &question, answer, flight).await;
             }
             // Kept or not, another master may have it already: one that lags hides nothing.
             Meaning::Gone => {
-                ask.project.handle_ok(master);
+                ask.project.sources.handle_ok(master);
                 note_error(edge, &ask, &answer);
                 note(&mut worst, Trouble::Gone(Box::new(answer)));
             }
             Meaning::Transient | Meaning::Changed => {
                 let why = Failure::Status(status.as_u16());
-                ask.project.handle_failed(master, why, clock::now());
+                ask.project.sources.handle_failed(master, why, clock::now());
                 note_error(edge, &ask, &answer);
                 note(&mut worst, Trouble::Reply(Box::new(answer)));
             }
@@ -216,9 +220,9 @@ fn next_master(
     worst: Option<&Trouble>,
 ) -> Option<MasterId> {
     let (now, home) = (clock::now(), home::of(ask));
-    let trusted = ask.project.choose(now, home, &[tried, distrusted].concat());
+    let trusted = ask.project.sources.choose(now, &ask.key, home, &[tried, distrusted].concat());
     let trusted = trusted.filter(|c| !tried.contains(&c.master) && !distrusted.contains(&c.master));
-    let choice = trusted.or_else(|| ask.project.choose(now, home, tried))?;
+    let choice = trusted.or_else(|| ask.project.sources.choose(now, &ask.key, home, tried))?;
     let told = worst.is_some_and(|t| t.rank() > 0);
     let is_useless = tried.contains(&choice.master) || (told && choice.skipped);
     (!is_useless).then_some(choice.master)
@@ -241,10 +245,10 @@ fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     edge.memos.update(&ask.key, |memo| {
         if ask.held.is_none() {
             memo.errors.handle_error(now, status, &ask.policy);
-        } else if let Some(master) = ask.project.masters.get(answer.master)
+        } else if let Some(master) = ask.project.sources.get(answer.master)
             && meaning(status) == Meaning::Gone
         {
-            memo.removal.handle_gone(now, &master.name);
+            memo.removal.handle_gone(now, master.name());
         }
     });
 }
@@ -256,7 +260,7 @@ fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     if !variants::stays(ask, &head) {
         return None;
     }
-    ask.project.handle_ok(answer.master);
+    ask.project.sources.handle_ok(answer.master);
     edge.memos.clear(&ask.key);
     let status = Some(answer.parts.status);
     Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated, status), None))
@@ -304,7 +308,10 @@ async fn accept(
 ) -> Answered {
     let reply = answer.reply();
     let head = match storable(&ask.request, &reply, &ask.policy) {
-        Ok(head) => StoredHead { master: ask.project.name_of(answer.master), ..head },
+        Ok(head) => StoredHead {
+            master: ask.project.sources.get(answer.master).map(|m| m.name().clone()),
+            ..head
+        },
         Err(why) => return refuse(edge, ask, question, answer, why),
     };
     if let Some(held) = &ask.held
@@ -406,7 +413,7 @@ async fn gather(
             }
             pass(PASS_MS, NoCache::LengthUnknown);
         }
-        Ok(Ok(End::Broken(why))) => ask.project.handle_failed(master, why, clock::now()),
+        Ok(Ok(End::Broken(why))) => ask.project.sources.handle_failed(master, why, clock::now()),
         // It may be kept yet; nobody waits for that.
         Ok(Err(_)) | Err(_) => pass(PASS_OTHER_MS, NoCache::LengthUnknown),
     }
@@ -526,7 +533,8 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
     let now = clock::now();
     if let Some(held) = &ask.held {
         let gone = matches!(worst, Some(Trouble::Gone(_)));
-        let removed = gone && edge.memos.get(&ask.key).removal.is_confirmed(ask.project.healthy());
+        let removed =
+            gone && edge.memos.get(&ask.key).removal.is_confirmed(ask.project.sources.healthy());
         if removed {
             edge.discard(held);
             edge.memos.clear(&ask.key);
@@ -556,7 +564,7 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
                     memo.errors.handle_error(now, status, &ask.policy);
                 });
             }
-            Payload::Failed(why, ask.project.master_name(master).to_owned())
+            Payload::Failed(why, ask.project.sources.name_of(master).to_owned())
         }
         None => Payload::Failed(Failure::Connect, "-".to_owned()),
     };

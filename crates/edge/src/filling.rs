@@ -116,14 +116,16 @@ impl Filling {
         let portable = matches!(validator(&object.head), Some(Validator::Strong(_)));
         let bound = || {
             first.or_else(|| {
-                object.project.choose(clock::now(), object.home(), &[]).map(|c| c.master)
+                let sources = &object.project.sources;
+                let choice = sources.choose(clock::now(), &object.key, object.home(), &[]);
+                choice.map(|c| c.master)
             })
         };
         let only = if portable { None } else { bound() };
         let memo = edge.memos.get(&object.key);
         let subject = Subject {
             geometry,
-            masters: object.project.masters.len(),
+            masters: object.project.sources.attempts_max(),
             only,
             ranges: !memo.no_ranges,
             completion: object.project.rules(&object.target).completion,
@@ -206,7 +208,7 @@ impl Filling {
         let (edge, project) = (&self.edge, &self.object.project);
         let Head::Taken { slow, rival, disagree } = head else { return false };
         if let Some(slow) = slow {
-            project.handle_failed(slow, Failure::Slow, clock::now());
+            project.sources.handle_failed(slow, Failure::Slow, clock::now());
         }
         if rival {
             project.reach.hedges_won.inc();
@@ -392,7 +394,7 @@ impl Filling {
         let blamed = state.fill.handle_failed(run, master, why);
         // A refuted object is counted with it.
         if blamed && why != Failure::DigestMismatch {
-            self.object.project.handle_failed(master, why, clock::now());
+            self.object.project.sources.handle_failed(master, why, clock::now());
         }
         let (edge, key) = (&self.edge, &self.object.key);
         match why {
@@ -457,12 +459,12 @@ impl Around for Surroundings<'_> {
 
     fn choose(&mut self, tried: &[MasterId]) -> Option<Chosen> {
         let object = self.filling.conditions.as_ref().map(|_| &self.filling.object)?;
-        object.project.chosen(self.now, object.home(), tried)
+        object.project.chosen(self.now, &object.key, object.home(), tried)
     }
 
     fn rival(&mut self, tried: &[MasterId]) -> Option<MasterId> {
         let object = &self.filling.object;
-        object.project.rival(self.now, object.home(), tried)
+        object.project.rival(self.now, &object.key, object.home(), tried)
     }
 }
 

@@ -36,7 +36,7 @@ use crate::refusal::Refusal;
 use crate::state::{Edge, Object};
 
 /// Health of this edge, on any host.
-const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
+pub(crate) const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
 /// Rounds of one request in all.
 const ROUNDS_MAX: u32 = 100;
 /// After so many answers that were for other clients alone a request asks for itself: nobody waits
@@ -159,7 +159,7 @@ pub(crate) struct Asked<'a> {
     /// The key of the target.
     base: Key,
     /// Where the answer stands, or would, when last looked at.
-    key: Key,
+    pub(crate) key: Key,
     /// Those of its fields that masters are told.
     selecting: Selecting,
     pub(crate) request: http_cache::Request,
@@ -405,7 +405,7 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
             let bad = !matches!(meaning(answer.parts.status), http_cache::errors::Meaning::Good);
             let status = CacheStatus::forwarded(why).with_detail(word);
             if answer.parts.status.is_server_error() {
-                let master = asked.project.master_name(answer.master);
+                let master = asked.project.sources.name_of(answer.master);
                 asked.note_failed("status", answer.parts.status, master);
             }
             let response = answers::passed(edge, *answer, &asked.method, status);

@@ -38,7 +38,7 @@ impl Object {
     /// The master that it came from; `None` when that is not known, or is no master any more.
     pub(crate) fn home(&self) -> Option<MasterId> {
         let name = self.head.master.as_ref()?;
-        self.project.masters.iter().position(|master| master.name == *name)
+        self.project.sources.iter().find(|(_, m)| m.name() == name).map(|(id, _)| id)
     }
 
     /// Whether it is content that came from another master than this one.
@@ -74,7 +74,7 @@ fn is_elsewhere(ask: &Ask, master: MasterId) -> bool {
 /// it fails. `usual`: those of its home.
 pub(crate) fn conditions(object: &Object, usual: HeaderMap, master: MasterId) -> Vec<HeaderMap> {
     let by_date = range_headers_elsewhere(&object.head).filter(|_| object.is_from_another(master));
-    match (by_date, object.project.masters.get(master)) {
+    match (by_date, object.project.sources.get(master)) {
         (Some(by_date), Some(m)) if m.names_otherwise.load(Relaxed) => vec![by_date],
         (Some(by_date), _) => vec![usual, by_date],
         (None, _) => vec![usual],
@@ -98,7 +98,7 @@ pub(crate) fn is_part(edge: &Edge, object: &Object, master: MasterId, reply: &Re
 
 /// The master has names of its own.
 fn note_name(object: &Object, master: MasterId) {
-    if let Some(endpoint) = object.project.masters.get(master) {
+    if let Some(endpoint) = object.project.sources.get(master) {
         endpoint.names_otherwise.store(true, Relaxed);
     }
 }
@@ -106,7 +106,7 @@ fn note_name(object: &Object, master: MasterId) {
 /// Fields that make a question about what is held a conditional one. A master that names content in a
 /// way of its own is asked by date: a tag says nothing to it.
 pub(crate) fn revalidation(ask: &Ask, held: &Object, master: MasterId) -> HeaderMap {
-    let names = ask.project.masters.get(master).filter(|m| m.names_otherwise.load(Relaxed));
+    let names = ask.project.sources.get(master).filter(|m| m.names_otherwise.load(Relaxed));
     let by_date = names
         .filter(|_| is_elsewhere(ask, master))
         .and_then(|_| revalidation_headers_elsewhere(&held.head));
@@ -130,14 +130,14 @@ pub(crate) fn judge(edge: &Edge, ask: &Ask, answer: &Answer) -> Elsewhere {
 /// Tells operators that two masters do not name the same representation.
 pub(crate) fn note_disagreement(edge: &Edge, held: &Object, master: MasterId, headers: &HeaderMap) {
     let project = &held.project;
-    let Some(endpoint) = project.masters.get(master) else { return };
+    let Some(endpoint) = project.sources.get(master) else { return };
     endpoint.disagreements.inc();
-    let kind = format!("masters-disagree {}", endpoint.name);
+    let kind = format!("masters-disagree {}", endpoint.name());
     if let Some(more) = edge.complaints.due(&project.name, &kind, clock::now()) {
         let (validator, other) = (shown(&held.head.headers), shown(headers));
         let home = held.head.master.as_ref().map_or("-", |name| name.as_str());
         let (project, target) = (project.name.as_str(), held.target.as_str());
-        let master = endpoint.name.as_str();
+        let master = endpoint.name().as_str();
         tracing::warn!(
             project,
             target,

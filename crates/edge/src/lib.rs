@@ -7,10 +7,10 @@
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
 //! [`refusal`] and [`pass`] (requests that are refused or passed on), [`home`] (masters that disagree), [`rules`] (what a project says
 //! of paths), [`group`] (index files that are served from snapshots), [`host`] (what a request
-//! names), [`upstream`] (pooled connections with bounded patience), [`probe`] (whether a bad master is
-//! good again),
-//! [`project`] (hosts and masters of the node map), [`stores`] (the disks), [`memo`] (errors and other
-//! things known of keys), [`purge`] (what is not used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
+//! names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
+//! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
+//! [`stores`] (the disks), [`memo`] (errors and other things known of keys), [`purge`] (what is not
+//! used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
@@ -52,6 +52,7 @@ mod refusal;
 mod rules;
 mod shell;
 mod slot;
+mod sources;
 mod spool;
 mod state;
 mod stores;
@@ -62,3 +63,4 @@ pub use params::{Params, StoreParams, Timeouts};
 pub use purge::FileError as PurgeFileError;
 pub use shell::{Bound, Error, bind, bind_on, run};
 pub use stores::StoresError;
+pub use upstream::tls::CaError;

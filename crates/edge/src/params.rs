@@ -19,6 +19,9 @@ pub struct Params {
     pub fill_memory: ByteCount,
     /// Memory for what the stores hold, shared among them.
     pub store_memory: ByteCount,
+    /// PEM file with certificates of authorities that masters may have theirs from, beside those
+    /// that the system trusts.
+    pub upstream_ca: Option<PathBuf>,
 }
 
 /// `[[edge.store]]`: one disk.
@@ -65,6 +68,6 @@ impl Params {
     pub fn new(listen: Vec<SocketAddr>, stores: Vec<StoreParams>) -> Self {
         let timeouts = Timeouts::default();
         let (fill_memory, store_memory) = (FILL_MEMORY_DEFAULT, STORE_MEMORY_DEFAULT);
-        Self { listen, stores, timeouts, fill_memory, store_memory }
+        Self { listen, stores, timeouts, fill_memory, store_memory, upstream_ca: None }
     }
 }

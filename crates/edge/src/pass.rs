@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use fill::{Failure, MasterId};
 use http::{Method, Request, Response, StatusCode};
+use http_body_util::BodyExt;
 use http_cache::errors::meaning;
 use http_cache::hygiene::pass_request;
 use http_cache::{
@@ -27,7 +28,7 @@ use crate::project::Project;
 use crate::refusal::Refusal;
 use crate::spool::{self, Draft};
 use crate::state::{BufferPermit, Edge};
-use crate::upstream::{Answer, Unsent};
+use crate::upstream::{Answer, Call};
 
 /// Passes a GET or HEAD on.
 pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
@@ -36,18 +37,20 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let mut tried = Vec::new();
     let mut worst = (Failure::Connect, "-".to_owned());
     loop {
-        let next = project.choose(clock::now(), None, &tried).map(|choice| choice.master);
+        let next = project.sources.choose(clock::now(), &asked.key, None, &tried);
+        let next = next.map(|choice| choice.master);
         let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
         tried.push(master);
         let headers = pass_request(&asked.headers, &edge.me);
-        match edge.upstream.ask(project, master, method, &request.target, headers).await {
+        let call = Call::new(project, master, method, &request.target, headers);
+        match edge.upstream.ask(call).await {
             Ok(answer) => {
                 let status = answer.parts.status;
-                let is_last = tried.len() >= project.masters.len();
+                let is_last = tried.len() >= project.sources.attempts_max();
                 note(project, &answer);
                 if is_last || !meaning(status).try_another_master() {
                     if status.is_server_error() {
-                        asked.note_failed("status", status, project.master_name(master));
+                        asked.note_failed("status", status, project.sources.name_of(master));
                     }
                     // What it says of others decides whether it is for them too.
                     let draft = (word == NoCache::Authorization && *method == Method::GET)
@@ -57,8 +60,8 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
                 }
             }
             Err(why) => {
-                project.handle_failed(master, why, clock::now());
-                worst = (why, project.master_name(master).to_owned());
+                project.sources.handle_failed(master, why, clock::now());
+                worst = (why, project.sources.name_of(master).to_owned());
             }
         }
     }
@@ -75,9 +78,12 @@ pub(crate) async fn pass_method(
 ) -> Answered {
     let (parts, body) = request.into_parts();
     let headers = pass_request(&parts.headers, &edge.me);
-    let choice = project.choose(clock::now(), None, &[]);
+    let object = Key(key(&project.name, target));
+    let choice = project.sources.choose(clock::now(), &object, None, &[]);
     let master = choice.map_or(MasterId::MAX, |choice| choice.master);
-    match edge.upstream.send(project, master, &parts.method, target, headers, body).await {
+    let call = Call::new(project, master, &parts.method, target, headers);
+    let body = Some(body.map_err(Into::into).boxed());
+    match edge.upstream.ask(Call { body, ..call }).await {
         Ok(answer) => {
             note(project, &answer);
             let (status, fields) = (answer.parts.status, &answer.parts.headers);
@@ -96,12 +102,12 @@ pub(crate) async fn pass_method(
             let cache_status = CacheStatus::forwarded(Forward::Method);
             (keep(edge, draft, answer, &parts.method, cache_status), Served::Pass)
         }
-        Err(Unsent::Content) => {
+        Err(Failure::Client) => {
             (Refusal::BrokenContent.answer(edge, &parts.method), Served::Refused)
         }
-        Err(Unsent::Master(why)) => {
-            project.handle_failed(master, why, clock::now());
-            let name = project.master_name(master);
+        Err(why) => {
+            project.sources.handle_failed(master, why, clock::now());
+            let name = project.sources.name_of(master);
             let response = answers::gateway_error(edge, why, name, Forward::Method);
             if let Some(more) = edge.complaints.due(&project.name, "not-passed", clock::now()) {
                 let (project, target, method) =
@@ -163,9 +169,13 @@ fn keep(
 fn note(project: &Project, answer: &Answer) {
     let status = answer.parts.status;
     if meaning(status).try_another_master() {
-        project.handle_failed(answer.master, Failure::Status(status.as_u16()), clock::now());
+        project.sources.handle_failed(
+            answer.master,
+            Failure::Status(status.as_u16()),
+            clock::now(),
+        );
     } else {
-        project.handle_ok(answer.master);
+        project.sources.handle_ok(answer.master);
     }
 }
 

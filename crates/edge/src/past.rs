@@ -74,7 +74,7 @@ impl Past {
                     }
                 }
             };
-            self.filling.object.project.handle_failed(master, why, clock::now());
+            self.filling.object.project.sources.handle_failed(master, why, clock::now());
             self.coming = None;
             self.tried.push(master);
             if self.filling.conditions.is_none() || self.master().is_err() {
@@ -88,7 +88,8 @@ impl Past {
         let chosen = || {
             let choice = {
                 let object = &self.filling.object;
-                object.project.choose(clock::now(), object.home(), &self.tried)
+                let sources = &object.project.sources;
+                sources.choose(clock::now(), &object.key, object.home(), &self.tried)
             };
             choice.map(|choice| choice.master)
         };

@@ -21,7 +21,7 @@ use crate::check;
 use crate::filling::{Filling, Place};
 use crate::home;
 use crate::state::BufferPermit;
-use crate::upstream::{Answer, Reading};
+use crate::upstream::{Answer, Call, Reading};
 
 /// A paused answer is given up after this time, so that slow clients keep no connections of
 /// masters; its readers get a new one when they come near.
@@ -132,7 +132,7 @@ pub(crate) async fn ask(
             extra.insert(header::RANGE, range.clone());
         }
         let headers = fill_request(&HeaderMap::new(), &edge.me, &object.selecting, &extra);
-        answer = edge.upstream.ask(project, master, &Method::GET, target, headers).await;
+        answer = edge.upstream.ask(Call::new(project, master, &Method::GET, target, headers)).await;
         if !answer.as_ref().is_ok_and(|a| a.parts.status == StatusCode::PRECONDITION_FAILED) {
             break;
         }
@@ -159,7 +159,7 @@ pub(crate) async fn ask(
         }
         (status, _) => return Err(Failure::Status(status.as_u16())),
     };
-    project.handle_ok(master);
+    project.sources.handle_ok(master);
     filling.note_status(status);
     Ok((answer.body, from))
 }

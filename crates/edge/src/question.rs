@@ -15,7 +15,7 @@ use rt::clock;
 use crate::fetch::Ask;
 use crate::home;
 use crate::state::Edge;
-use crate::upstream::Answer;
+use crate::upstream::{Answer, Call};
 
 /// Larger offsets than any object has are not sent upstream, where they may not be understood.
 const OFFSET_MAX: u64 = 1 << 62;
@@ -48,17 +48,19 @@ impl Question {
         Ok(fill_request(&ask.headers, &edge.me, &ask.selecting, &extra))
     }
 
-    /// Asks one master.
+    /// Asks one master, or another that was not `tried` when that one is slow to connect.
     pub(crate) async fn put(
         &self,
         edge: &Edge,
         ask: &Ask,
         master: MasterId,
+        tried: &[MasterId],
     ) -> Result<Answer, Failure> {
         let headers = self.head(edge, ask, master)?;
         let stamp = edge.purges.stamp(clock::now().wall_ms);
-        let asked = edge.upstream.ask(&ask.project, master, &Method::GET, &ask.target, headers);
-        let mut answer = asked.await?;
+        let spare = ask.project.sources.spare(clock::now(), master, tried);
+        let call = Call::new(&ask.project, master, &Method::GET, &ask.target, headers);
+        let mut answer = edge.upstream.ask(Call { spare, ..call }).await?;
         answer.asked.wall_ms = answer.asked.wall_ms.max(stamp);
         Ok(answer)
     }

@@ -8,6 +8,7 @@ use fill::{Allowance, Chosen, Hedges, MasterId};
 use model::{Name, Now};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
+use store::Key;
 use tokio::sync::Semaphore;
 
 use crate::project::Project;
@@ -80,10 +81,11 @@ impl Project {
     pub(crate) fn chosen(
         &self,
         now: Now,
+        object: &Key,
         prefer: Option<MasterId>,
         tried: &[MasterId],
     ) -> Option<Chosen> {
-        let master = self.choose(now, prefer, tried)?.master;
+        let master = self.sources.choose(now, object, prefer, tried)?.master;
         self.reach.hedges().handle_fill();
         Some(Chosen { master, patience_ns: self.patience_ms(master).saturating_mul(1_000_000) })
     }
@@ -91,17 +93,18 @@ impl Project {
     /// How long a client waits for an answer of the master to begin before another is asked,
     /// milliseconds.
     pub(crate) fn patience_ms(&self, master: MasterId) -> u64 {
-        self.p99_first_byte_ms(master).unwrap_or(PATIENCE_MS).max(PATIENCE_MS_MIN)
+        self.sources.p99_first_byte_ms(master).unwrap_or(PATIENCE_MS).max(PATIENCE_MS_MIN)
     }
 
     /// A good one to ask too, given those that are asked or were tried, if the budget allows it.
     pub(crate) fn rival(
         &self,
         now: Now,
+        object: &Key,
         prefer: Option<MasterId>,
         tried: &[MasterId],
     ) -> Option<MasterId> {
-        let choice = self.choose(now, prefer, tried)?;
+        let choice = self.sources.choose(now, object, prefer, tried)?;
         if choice.skipped || tried.contains(&choice.master) {
             return None;
         }

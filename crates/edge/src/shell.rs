@@ -35,6 +35,7 @@ use crate::purge::{self, FileError, Purges};
 use crate::state::Edge;
 use crate::stores::{Stores, StoresError};
 use crate::upstream::Upstream;
+use crate::upstream::tls::{CaError, Tls};
 
 /// How often what was stored is made durable and the figures are shown.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -56,6 +57,9 @@ pub enum Error {
     /// What was purged cannot be known.
     #[error(transparent)]
     Purges(#[from] FileError),
+    /// The certificates of `upstream_ca` cannot be used.
+    #[error(transparent)]
+    Ca(#[from] CaError),
     /// The task that opens the stores did not end.
     #[error("opening the stores was interrupted")]
     Interrupted,
@@ -108,9 +112,10 @@ pub async fn bind_on(
     let buffers = buffers.clamp(BUFFERS_MIN, Semaphore::MAX_PERMITS);
     let edge = Arc::new(Edge {
         me: Identity::new(&context.name),
+        name: context.name.clone(),
         projects: ArcSwap::default(),
         stores,
-        upstream: Upstream::new(params.timeouts),
+        upstream: Upstream::new(params.timeouts, Tls::new(params.upstream_ca.as_deref())?),
         memos: Memos::default(),
         purges,
         flights: Flights::default(),
@@ -181,7 +186,8 @@ impl Bound {
 fn adopt_map(edge: &Edge, node_map: &mut Following, metrics: &Metrics) {
     let map = node_map.borrow_and_update().clone();
     if let Some(map) = map {
-        let projects = Projects::new(&map, &edge.projects.load(), metrics, edge.buffers_share);
+        let projects =
+            Projects::new(&map, &edge.projects.load(), &edge.name, metrics, edge.buffers_share);
         edge.projects.store(Arc::new(projects));
     }
 }
@@ -203,9 +209,20 @@ async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: Con
         ticks.tick().await;
         gauges.show(&connections);
         probe::begin_due(&edge);
+        sweep(&edge);
         let edge = Arc::clone(&edge);
         if tokio::task::spawn_blocking(move || edge.stores.flush()).await.is_err() {
             tracing::warn!("a flush of the stores was interrupted");
+        }
+    }
+}
+
+/// Closes connections to sources that nobody needs.
+fn sweep(edge: &Edge) {
+    let now = rt::clock::now();
+    for project in edge.projects.load().by_name.values() {
+        for (_, endpoint) in project.sources.iter() {
+            endpoint.sweep(now);
         }
     }
 }
@@ -245,10 +262,13 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
     let projects = edge.projects.load();
     let now = rt::clock::now();
     let masters = |project: &crate::project::Project| -> serde_json::Value {
-        let each = project.masters.iter().enumerate().map(|(id, m)| {
-            let shown = project.shown(id, now);
+        let each = project.sources.iter().map(|(id, m)| {
+            let shown = project.sources.shown(id, now);
             serde_json::json!({
-                "name": m.name, "url": m.base, "requests": m.requests.get(), "bytes": m.bytes.get(),
+                "name": m.name(), "url": m.url(), "parent": m.is_parent(),
+                "requests": m.requests.get(), "bytes": m.bytes.get(),
+                "in_flight": m.turns.taken(), "queued": m.turns.waiting(),
+                "idle_connections": m.sweep(now),
                 "disagreements": m.disagreements.get(),
                 "skipped": shown.failures > 0, "failures": shown.failures,
                 "probed_in_ms": shown.skipped_ms,

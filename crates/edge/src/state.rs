@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_cache::vary::{favourite_language, is_in_language};
 use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_headers};
+use model::Name;
 use rt::{Shutdown, clock};
 use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -32,6 +33,8 @@ const LOADS_MAX: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Edge {
     pub(crate) me: Identity,
+    /// Of its node.
+    pub(crate) name: Name,
     pub(crate) projects: ArcSwap<Projects>,
     pub(crate) stores: Stores,
     pub(crate) upstream: Upstream,

@@ -1,35 +1,82 @@
-//! Asking masters: pooled HTTP/1.1 connections with bounded patience.
+//! Asking the sources of a project, masters and parents: HTTP/1.1, with TLS where their URL says so.
+//!
+//! A request takes a turn ([`turns`]: so many at once for each source), then a connection: a kept
+//! one ([`pool`]) or a new one ([`connect`], [`tls`]), whichever is there first. Its answer is
+//! read ([`reading`]) at the source's [`pace`], and the connection goes back to the pool.
+//!
+//! Patience is bounded everywhere: for a turn, a connection, the head of an answer, each pause of a
+//! body. A GET or HEAD whose connection ended before an answer is sent once more over a new one; other
+//! requests are never sent twice (RFC 9110 section 9.2.2), so they get a new connection at once.
 
-use std::error::Error as _;
-use std::io;
-use std::pin::Pin;
+pub(crate) mod connect;
+pub(crate) mod destination;
+pub(crate) mod endpoint;
+pub(crate) mod pace;
+pub(crate) mod pool;
+pub(crate) mod reading;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tls;
+pub(crate) mod turns;
+pub(crate) mod upload;
+
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
 use fill::{Failure, MasterId};
 use http::response::Parts;
-use http::{HeaderMap, Method, Request, Response, Uri, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
+use http_cache::status::CACHE_STATUS;
 use http_cache::{Reply, Target};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::{Client, Error as ClientError};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper::body::Incoming;
 use model::Now;
 use rt::clock;
-use rt::metrics::Counter;
 
 use crate::params::Timeouts;
-use crate::project::{Endpoint, Project};
+use crate::project::Project;
+use connect::{HEDGE_AFTER, connect};
+use endpoint::Endpoint;
+use pool::{Connection, Outgoing};
+pub(crate) use reading::Reading;
+use tls::Tls;
+use turns::{Seat, Turn, Urgency};
+use upload::Upload;
 
-/// Idle connections kept for each master.
-const IDLE_PER_HOST: usize = 32;
-/// How long an idle connection is kept. Below the keep-alive time of common servers, so that a
-/// request seldom meets a connection that is just being closed.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// A request.
+pub(crate) struct Call<'a> {
+    pub(crate) project: &'a Project,
+    /// Whom to ask.
+    pub(crate) source: MasterId,
+    /// Whom else, when that one is slow to connect.
+    pub(crate) spare: Option<MasterId>,
+    pub(crate) urgency: Urgency,
+    pub(crate) method: &'a Method,
+    pub(crate) target: &'a Target,
+    /// `Host` is not the caller's.
+    pub(crate) headers: HeaderMap,
+    /// Content, as it comes from a client.
+    pub(crate) body: Option<Outgoing>,
+}
+
+impl<'a> Call<'a> {
+    /// Without content, for a client that waits.
+    pub(crate) fn new(
+        project: &'a Project,
+        source: MasterId,
+        method: &'a Method,
+        target: &'a Target,
+        headers: HeaderMap,
+    ) -> Self {
+        let (spare, urgency, body) = (None, Urgency::Blocked, None);
+        Self { project, source, spare, urgency, method, target, headers, body }
+    }
+
+    /// Whether it may be sent twice.
+    fn is_repeatable(&self) -> bool {
+        self.body.is_none() && matches!(*self.method, Method::GET | Method::HEAD)
+    }
+}
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
@@ -49,35 +96,23 @@ impl Answer {
     }
 }
 
-/// The client of all masters.
+/// A turn with a connection.
+struct Place {
+    endpoint: Arc<Endpoint>,
+    turn: Turn,
+    connection: Connection,
+}
+
+/// The client of all sources.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    client: Client<HttpConnector, Empty<Bytes>>,
-    /// Makes a connection for each request.
-    unpooled: Client<HttpConnector, Empty<Bytes>>,
-    /// The same for requests with content.
-    sending: Client<HttpConnector, Content>,
+    tls: Arc<Tls>,
     timeouts: Timeouts,
 }
 
 impl Upstream {
-    pub(crate) fn new(timeouts: Timeouts) -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(timeouts.connect));
-        connector.set_nodelay(true);
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            .build(connector.clone());
-        let unpooled = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(0)
-            .build(connector.clone());
-        let sending = Client::builder(TokioExecutor::new())
-            .pool_max_idle_per_host(0)
-            .retry_canceled_requests(false)
-            .build(connector);
-        Self { client, unpooled, sending, timeouts }
+    pub(crate) fn new(timeouts: Timeouts, tls: Tls) -> Self {
+        Self { tls: Arc::new(tls), timeouts }
     }
 
     /// How long a client waits for a revalidation before it gets what is held, where that is
@@ -86,230 +121,200 @@ impl Upstream {
         self.timeouts.connect
     }
 
-    /// Asks a master of the project for a target by GET or HEAD and waits for the head of its answer.
-    /// Asks once more, on a new connection, when a connection ends before an answer: a kept one may
-    /// be closed at any time, and these methods may be repeated (RFC 9110 section 9.2.2).
-    pub(crate) async fn ask(
-        &self,
-        project: &Project,
-        master: MasterId,
-        method: &Method,
-        target: &Target,
-        headers: HeaderMap,
-    ) -> Result<Answer, Failure> {
-        let endpoint = project.masters.get(master).ok_or(Failure::Connect)?;
-        let request = request_to(endpoint, method, target, headers, Empty::new())?;
-        endpoint.note_asked(target);
-        let asked = clock::now();
-        let answering = async {
-            match self.client.request(request.clone()).await {
-                Err(error) if !error.is_connect() && kind_of(&error) == Failure::Connect => {
-                    endpoint.requests.inc();
-                    self.unpooled.request(request).await
-                }
-                answer => answer,
+    /// Sends a request and waits for the head of its answer.
+    pub(crate) async fn ask(&self, mut call: Call<'_>) -> Result<Answer, Failure> {
+        let repeatable = call.is_repeatable();
+        let (master, mut place) = self.place(&call, repeatable).await?;
+        let upload = call.body.take().map(|body| Upload::new(body, self.timeouts.between_bytes));
+        let progress = upload.as_ref().map(Upload::progress);
+        let body = upload.map(Upload::into_outgoing);
+        let request = compose(&call, &place.endpoint, body)?;
+        call.project.sources.handle_asked(master);
+        let mut asked = clock::now();
+        let sending = place.connection.sender.send_request(request);
+        let patience = self.timeouts.first_byte;
+        let too_late = async {
+            match &progress {
+                Some(progress) => progress.stands_still(patience).await,
+                None => tokio::time::sleep(patience).await,
             }
         };
-        let answer = match tokio::time::timeout(self.patience(), answering).await {
-            Ok(answer) => answer.map_err(|error| kind_of(&error))?,
-            Err(_) => return Err(Failure::FirstByteTimeout),
+        let mut answer = tokio::select! {
+            answer = sending => answer,
+            () = too_late => return Err(Failure::FirstByteTimeout),
         };
-        let answer = self.begun(endpoint, master, asked, answer)?;
-        let waited_ns = answer.got.mono_ns.saturating_sub(asked.mono_ns);
-        project.handle_first_byte(master, waited_ns.div_ceil(1_000_000));
-        Ok(answer)
-    }
-
-    /// Passes a request with its content on to a master, on a connection of its own, and waits for
-    /// the head of the answer. Never repeats it: nobody knows what a master has done before it
-    /// failed. The content is read as the master takes it.
-    pub(crate) async fn send(
-        &self,
-        project: &Project,
-        master: MasterId,
-        method: &Method,
-        target: &Target,
-        headers: HeaderMap,
-        content: Incoming,
-    ) -> Result<Answer, Unsent> {
-        let endpoint = project.masters.get(master).ok_or(Failure::Connect)?;
-        let upload = Arc::new(Upload::default());
-        let content = Content { content, upload: Arc::clone(&upload) };
-        let request = request_to(endpoint, method, target, headers, content)?;
-        let asked = clock::now();
-        tokio::select! {
-            answer = self.sending.request(request) => match answer {
-                Ok(answer) => Ok(self.begun(endpoint, master, asked, answer)?),
-                Err(_) if upload.is_broken.load(Relaxed) => Err(Unsent::Content),
-                Err(error) => Err(kind_of(&error).into()),
-            },
-            () = upload.stands_still(self.patience()) => Err(Failure::FirstByteTimeout.into()),
+        if repeatable && answer.as_ref().is_err_and(|e| !e.is_parse()) {
+            // It was being closed, as one may be at any time.
+            let endpoint = &place.endpoint;
+            place.connection = connect(endpoint, &self.tls, self.timeouts.connect).await?;
+            let request = compose(&call, endpoint, None)?;
+            asked = clock::now();
+            let sending = place.connection.sender.send_request(request);
+            let in_time = tokio::time::timeout(patience, sending).await;
+            answer = in_time.map_err(|_| Failure::FirstByteTimeout)?;
         }
-    }
-
-    /// For a connection and the head of the answer.
-    fn patience(&self) -> Duration {
-        self.timeouts.connect.saturating_add(self.timeouts.first_byte)
-    }
-
-    /// An answer whose head is here.
-    fn begun(
-        &self,
-        endpoint: &Endpoint,
-        master: MasterId,
-        asked: Now,
-        answer: Response<Incoming>,
-    ) -> Result<Answer, Failure> {
-        let (mut parts, body) = answer.into_parts();
-        if parts.status.is_informational() {
+        let answer = answer.map_err(|error| failure_of(&error))?;
+        let got = clock::now();
+        let waited_ns = got.mono_ns.saturating_sub(asked.mono_ns);
+        call.project.sources.handle_first_byte(master, waited_ns.div_ceil(1_000_000));
+        if answer.status().is_informational() {
             // A 101 that nobody asked for: there is no answer behind it.
             return Err(Failure::Protocol);
         }
+        if place.endpoint.is_parent()
+            && let Some(why) = trouble_of_parent(&answer)
+        {
+            return Err(why);
+        }
+        Ok(self.answer(place, answer, master, repeatable, (asked, got)))
+    }
+
+    fn answer(
+        &self,
+        place: Place,
+        answer: Response<Incoming>,
+        master: MasterId,
+        may_reuse: bool,
+        (asked, got): (Now, Now),
+    ) -> Answer {
+        let Place { endpoint, turn, connection, .. } = place;
+        let (mut parts, body) = answer.into_parts();
         if parts.headers.contains_key(header::TRANSFER_ENCODING) {
             // It overrides the length (RFC 9112 section 6.3), which may be wrong then.
             parts.headers.remove(header::CONTENT_LENGTH);
         }
+        // Not after a request with content: some of it may still be on its way.
+        let connection = may_reuse.then_some(connection);
         let patience = self.timeouts.between_bytes;
-        let body = Reading { body, patience, bytes: endpoint.bytes.clone() };
-        Ok(Answer { parts, body, master, asked, got: clock::now() })
+        let body = Reading::new(body, patience, &endpoint, connection, turn);
+        Answer { parts, body, master, asked, got }
     }
-}
 
-/// A request as a master gets it; counted.
-fn request_to<B>(
-    endpoint: &Endpoint,
-    method: &Method,
-    target: &Target,
-    mut headers: HeaderMap,
-    body: B,
-) -> Result<Request<B>, Failure> {
-    let url = format!("{}{}", endpoint.base, target.as_str());
-    let uri: Uri = url.parse().map_err(|_| Failure::Protocol)?;
-    headers.remove(header::HOST);
-    if let Some(host) = &endpoint.host {
-        headers.insert(header::HOST, host.clone());
-    }
-    let mut request = Request::new(body);
-    *request.method_mut() = method.clone();
-    *request.uri_mut() = uri;
-    *request.headers_mut() = headers;
-    endpoint.requests.inc();
-    Ok(request)
-}
-
-/// Why a request that was passed on has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unsent {
-    /// The client's content broke off.
-    Content,
-    /// The master failed.
-    Master(Failure),
-}
-
-impl From<Failure> for Unsent {
-    fn from(why: Failure) -> Self {
-        Self::Master(why)
-    }
-}
-
-/// How a client's content goes on its way to a master.
-#[derive(Debug, Default)]
-struct Upload {
-    pieces: AtomicU64,
-    is_broken: AtomicBool,
-}
-
-impl Upload {
-    /// Waits until nothing has moved for `patience`, and at most twice that.
-    async fn stands_still(&self, patience: Duration) {
-        loop {
-            let before = self.pieces.load(Relaxed);
-            tokio::time::sleep(patience).await;
-            if self.pieces.load(Relaxed) == before {
-                return;
-            }
+    /// A place at the source asked for, or at the spare one if that is sooner there.
+    async fn place(&self, call: &Call<'_>, may_reuse: bool) -> Result<(MasterId, Place), Failure> {
+        let endpoint = |id| call.project.sources.get(id).ok_or(Failure::Connect);
+        endpoint(call.source)?.note_asked(call.target);
+        let first = self.reserve(endpoint(call.source)?, call.urgency, may_reuse);
+        let Some(spare) = call.spare else { return Ok((call.source, first.await?)) };
+        tokio::pin!(first);
+        if let Ok(placed) = tokio::time::timeout(HEDGE_AFTER, &mut first).await {
+            return Ok((call.source, placed?));
         }
-    }
-}
-
-/// A client's content, without trailers.
-#[derive(Debug)]
-struct Content {
-    content: Incoming,
-    upload: Arc<Upload>,
-}
-
-impl Body for Content {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        loop {
-            let frame = ready!(Pin::new(&mut self.content).poll_frame(cx));
-            self.upload.pieces.fetch_add(1, Relaxed);
-            match frame {
-                Some(Ok(frame)) if !frame.is_data() => {}
-                Some(Err(error)) => {
-                    self.upload.is_broken.store(true, Relaxed);
-                    return Poll::Ready(Some(Err(error)));
+        let second = self.reserve(endpoint(spare)?, call.urgency, may_reuse);
+        tokio::pin!(second);
+        tokio::select! {
+            placed = &mut first => match placed {
+                Ok(place) => Ok((call.source, place)),
+                Err(why) => {
+                    call.project.sources.handle_failed(call.source, why, clock::now());
+                    Ok((spare, second.await?))
                 }
-                frame => return Poll::Ready(frame),
-            }
+            },
+            placed = &mut second => match placed {
+                Ok(place) => Ok((spare, place)),
+                Err(why) => {
+                    call.project.sources.handle_failed(spare, why, clock::now());
+                    Ok((call.source, first.await?))
+                }
+            },
         }
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.content.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.content.size_hint()
-    }
-}
-
-/// A body being read with a limit on its pauses.
-#[derive(Debug)]
-pub(crate) struct Reading {
-    body: Incoming,
-    patience: Duration,
-    bytes: Counter,
-}
-
-impl Reading {
-    /// The next bytes; `None` at the end of a whole body.
-    pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+    /// A turn at a source, and a connection.
+    async fn reserve(
+        &self,
+        endpoint: &Arc<Endpoint>,
+        urgency: Urgency,
+        may_reuse: bool,
+    ) -> Result<Place, Failure> {
+        let turn = self.turn(endpoint, urgency).await?;
+        let placed = |connection| Place { endpoint: Arc::clone(endpoint), turn, connection };
+        if !may_reuse {
+            let connection = connect(endpoint, &self.tls, self.timeouts.connect).await?;
+            return Ok(placed(connection));
+        }
+        if let Some(connection) = kept(endpoint).await {
+            return Ok(placed(connection));
+        }
+        let connecting = connect(endpoint, &self.tls, self.timeouts.connect);
+        tokio::pin!(connecting);
         loop {
-            match tokio::time::timeout(self.patience, self.body.frame()).await {
-                Err(_) => return Err(Failure::BetweenBytesTimeout),
-                Ok(None) => return Ok(None),
-                Ok(Some(Err(_))) => return Err(Failure::Truncated),
-                Ok(Some(Ok(frame))) => {
-                    if let Ok(data) = frame.into_data() {
-                        self.bytes.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
-                        return Ok(Some(data));
+            tokio::select! {
+                made = &mut connecting => return Ok(placed(made?)),
+                () = endpoint.pool.returned.notified() => {
+                    if let Some(connection) = kept(endpoint).await {
+                        return Ok(placed(connection));
                     }
                 }
             }
         }
     }
+
+    /// A turn at a source, waited for as long as an answer might be.
+    async fn turn(&self, endpoint: &Endpoint, urgency: Urgency) -> Result<Turn, Failure> {
+        let waiting = match endpoint.turns.take(urgency) {
+            Seat::Now(turn) => return Ok(turn),
+            Seat::Full => return Err(Failure::Busy),
+            Seat::Later(waiting) => waiting,
+        };
+        endpoint.queued.inc();
+        let from_ns = clock::now().mono_ns;
+        let turn = tokio::time::timeout(self.timeouts.first_byte, waiting).await;
+        let waited_ns = clock::now().mono_ns.saturating_sub(from_ns);
+        endpoint.queued_ms.inc_by(waited_ns.div_ceil(1_000_000));
+        turn.ok().and_then(Result::ok).ok_or(Failure::Busy)
+    }
+}
+
+/// A kept connection that can be used now.
+async fn kept(endpoint: &Endpoint) -> Option<Connection> {
+    while let Some(mut connection) = endpoint.pool.take(clock::now()) {
+        // One that just came back still has to note the end of its last answer.
+        let ready = tokio::time::timeout(HEDGE_AFTER, connection.sender.ready()).await;
+        if ready.is_ok_and(|r| r.is_ok()) {
+            return Some(connection);
+        }
+    }
+    None
+}
+
+/// The request as it is sent.
+fn compose(
+    call: &Call<'_>,
+    endpoint: &Endpoint,
+    body: Option<Outgoing>,
+) -> Result<Request<Outgoing>, Failure> {
+    let destination = endpoint.definition.destination.as_ref().ok_or(Failure::Connect)?;
+    let uri = destination.path_of(call.target.as_str()).ok_or(Failure::Protocol)?;
+    let empty = || Empty::new().map_err(|never| match never {}).boxed();
+    let mut request = Request::new(body.unwrap_or_else(empty));
+    *request.method_mut() = call.method.clone();
+    *request.uri_mut() = uri;
+    *request.headers_mut() = call.headers.clone();
+    request.headers_mut().insert(header::HOST, destination.host.clone());
+    endpoint.requests.inc();
+    Ok(request)
+}
+
+/// What a parent says of itself instead of an answer. One that could not get the object either says
+/// so with `Cache-Status`; anything else is about the parent.
+fn trouble_of_parent(answer: &Response<Incoming>) -> Option<Failure> {
+    let status = answer.status();
+    if !status.is_server_error() && status != StatusCode::MISDIRECTED_REQUEST {
+        return None;
+    }
+    let is_about_object = answer.headers().contains_key(CACHE_STATUS);
+    let failure = if is_about_object { Failure::Parent } else { Failure::Status };
+    Some(failure(status.as_u16()))
 }
 
 /// What kind of failure kept the head of the answer from us.
-fn kind_of(error: &ClientError) -> Failure {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(io) = cause.downcast_ref::<io::Error>()
-            && io.kind() == io::ErrorKind::TimedOut
-        {
-            return Failure::ConnectTimeout;
-        }
-        if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_parse) {
-            return Failure::Protocol;
-        }
-        source = cause.source();
+fn failure_of(error: &hyper::Error) -> Failure {
+    if error.is_parse() {
+        Failure::Protocol
+    } else if error.is_user() {
+        Failure::Client
+    } else {
+        Failure::Connect
     }
-    Failure::Connect
 }

@@ -98,7 +98,11 @@ async fn a_crowd_is_refused_at_once_and_not_one_by_one() {
     let body = content(3, LENGTH);
     let stale = Item { cache_control: Some("max-age=0"), ..Item::new(body, "a1") };
     master.put("/held", stale);
-    let edge = Arc::new(Edge::start(dir.path(), &[&master]).await);
+    let mut map = node_map(1, &[master.address]);
+    for project in map.map.projects.values_mut() {
+        project.masters.values_mut().for_each(|m| m.requests_max = Some(150));
+    }
+    let edge = Arc::new(Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await);
     edge.get("/held", &[]).await;
     master.put("/held", refusing());
     master.put("/new", refusing());

@@ -9,6 +9,18 @@ pub enum Failure {
     /// The connection was not there within the connect timeout.
     #[error("connect-timeout")]
     ConnectTimeout,
+    /// The certificate is not one of a known authority for this name, or its time is over.
+    #[error("tls-certificate")]
+    TlsCertificate,
+    /// TLS could not be agreed on.
+    #[error("tls")]
+    Tls,
+    /// As many requests as it may have are under way, and none ended in time.
+    #[error("busy")]
+    Busy,
+    /// The client's own content broke off or paused for too long.
+    #[error("client")]
+    Client,
     /// The answer did not begin within the first-byte timeout.
     #[error("first-byte-timeout")]
     FirstByteTimeout,
@@ -21,6 +33,9 @@ pub enum Failure {
     /// An answer that is neither the asked range nor a known refusal.
     #[error("status")]
     Status(u16),
+    /// The parent could not get it either: that says nothing against the parent.
+    #[error("parent")]
+    Parent(u16),
     /// The master now has another representation (412, other validator, other length).
     #[error("changed")]
     Changed,
@@ -53,13 +68,20 @@ impl Failure {
         match self {
             Self::Connect
             | Self::ConnectTimeout
+            | Self::TlsCertificate
+            | Self::Tls
             | Self::FirstByteTimeout
             | Self::BetweenBytesTimeout
             | Self::Truncated
             | Self::Protocol
             | Self::Slow => true,
             Self::Status(code) => (502..=504).contains(&code),
-            Self::Changed | Self::Disk | Self::DigestMismatch => false,
+            Self::Parent(_)
+            | Self::Busy
+            | Self::Client
+            | Self::Changed
+            | Self::Disk
+            | Self::DigestMismatch => false,
         }
     }
 }

@@ -17,7 +17,7 @@
 //! buffer a run has bounded memory (E5).
 //!
 //! Reading order: [`geometry`] (blocks and bytes), [`masters`] (whom to ask; how soon
-//! each answers: `latency`), `run` (one upstream request), [`machine`] (the whole) with `plan`
+//! each answers: `latency`; which parent: [`parents`]), `run` (one upstream request), [`machine`] (the whole) with `plan`
 //! (what is asked next) and `proof` (whether the whole is to be had), [`hedges`] (how often a
 //! second master may be asked), [`allowance`] (how much completion takes), [`failure`] (why a run ended).
 
@@ -30,6 +30,7 @@ pub mod hedges;
 mod latency;
 pub mod machine;
 pub mod masters;
+pub mod parents;
 mod plan;
 mod proof;
 mod run;

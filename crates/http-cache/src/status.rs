@@ -139,6 +139,10 @@ pub enum ProxyError {
     ConnectionWriteTimeout,
     /// Our own limit of connections is reached.
     ConnectionLimitReached,
+    /// The certificate of the master does not prove who it is.
+    TlsCertificateError,
+    /// TLS could not be agreed on.
+    TlsProtocolError,
     /// The content ended early.
     HttpResponseIncomplete,
     /// Not HTTP, or HTTP that breaks its rules.
@@ -157,7 +161,7 @@ pub enum ProxyError {
 
 impl ProxyError {
     /// All errors.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 20] = [
         Self::DnsTimeout,
         Self::DnsError,
         Self::DestinationNotFound,
@@ -169,6 +173,8 @@ impl ProxyError {
         Self::ConnectionReadTimeout,
         Self::ConnectionWriteTimeout,
         Self::ConnectionLimitReached,
+        Self::TlsCertificateError,
+        Self::TlsProtocolError,
         Self::HttpResponseIncomplete,
         Self::HttpProtocolError,
         Self::HttpResponseTimeout,
@@ -192,6 +198,8 @@ impl ProxyError {
             Self::ConnectionReadTimeout => "connection_read_timeout",
             Self::ConnectionWriteTimeout => "connection_write_timeout",
             Self::ConnectionLimitReached => "connection_limit_reached",
+            Self::TlsCertificateError => "tls_certificate_error",
+            Self::TlsProtocolError => "tls_protocol_error",
             Self::HttpResponseIncomplete => "http_response_incomplete",
             Self::HttpProtocolError => "http_protocol_error",
             Self::HttpResponseTimeout => "http_response_timeout",
@@ -214,6 +222,8 @@ impl ProxyError {
             | Self::DestinationIpUnroutable
             | Self::ConnectionRefused
             | Self::ConnectionTerminated
+            | Self::TlsCertificateError
+            | Self::TlsProtocolError
             | Self::HttpResponseIncomplete
             | Self::HttpProtocolError
             | Self::ProxyLoopDetected => StatusCode::BAD_GATEWAY,

@@ -389,7 +389,7 @@ pub(super) const MASTER: Section = Section {
         key(
             "requests_max",
             "1 to 10000",
-            "unlimited",
+            "64",
             "requests that one edge has under way to it at a time",
         ),
         key(

@@ -16,11 +16,21 @@ super::metrics! {
     MALFORMED: Counter "cacheboy_edge_connections_malformed_total" []
         "Connections closed for a request that is not HTTP or too large.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]
-        "Requests to masters.";
+        "Requests to masters and parents.";
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]
-        "Body bytes received from masters.";
+        "Body bytes received from masters and parents.";
+    UPSTREAM_OPENED: Counter "cacheboy_edge_upstream_connections_opened_total" ["project", "master"]
+        "Connections to masters and parents opened.";
+    UPSTREAM_IDLE: Gauge "cacheboy_edge_upstream_connections_idle" ["project", "master"]
+        "Connections to masters and parents kept for the next request.";
+    UPSTREAM_QUEUED: Counter "cacheboy_edge_upstream_queued_total" ["project", "master"]
+        "Requests that waited because a master had as many as it may.";
+    UPSTREAM_QUEUED_MS: Counter "cacheboy_edge_upstream_queued_milliseconds_total" ["project", "master"]
+        "Time for which requests waited because a master had as many as it may.";
+    PARENT_BYPASSES: Counter "cacheboy_edge_parent_bypasses_total" ["project"]
+        "Requests to masters by an edge that has parents to fill from.";
     UPSTREAM_ERRORS: Counter "cacheboy_edge_upstream_errors_total" ["project", "master", "kind"]
-        "Failed requests to masters, by kind (connect, connect-timeout, first-byte-timeout, between-bytes-timeout, truncated, status, changed, protocol, disk, slow, digest-mismatch).";
+        "Failed requests to masters, by kind (connect, connect-timeout, tls-certificate, tls, busy, client, first-byte-timeout, between-bytes-timeout, truncated, status, parent, changed, protocol, disk, slow, digest-mismatch).";
     HEDGES: Counter "cacheboy_edge_hedges_total" ["project", "result"]
         "Second questions because a master let a client wait, by result (asked, of these won: answered first; refused: not asked, there had been too many).";
     MASTERS_DISAGREE: Counter "cacheboy_edge_masters_disagree_total" ["project", "master"]
