@@ -76,8 +76,7 @@ pub enum StoresError {
 }
 
 impl Stores {
-    /// Opens all; blocks while each recovers what it holds. One whose disk fails is dropped as long as
-    /// another can be opened.
+    /// Opens all; blocks while each recovers what it holds. One whose disk fails is dropped.
     pub(crate) fn open(
         params: &[StoreParams],
         memory: ByteCount,
@@ -89,23 +88,17 @@ impl Stores {
         let disk_of: DiskOf = Box::new(disk_of);
         let disks = params.iter().map(|p| Disk::new(p.clone(), share, metrics)).collect();
         let stores = Self { disks, disk_of };
-        let mut last = None;
         for disk in &stores.disks {
-            if let Err(source) = disk.open(&stores.disk_of) {
-                let path = disk.params.path.clone();
-                if !is_of_the_disk(&source) {
+            match disk.open(&stores.disk_of) {
+                Ok(()) => {}
+                Err(source) if is_of_the_disk(&source) => disk.drop_out(chain(&source)),
+                Err(source) => {
+                    let path = disk.params.path.clone();
                     return Err(StoresError::Open { path, source });
                 }
-                disk.drop_out(chain(&source));
-                last = Some(StoresError::Open { path, source });
             }
         }
-        match last {
-            Some(error) if stores.disks.iter().all(|disk| disk.store.load().is_none()) => {
-                Err(error)
-            }
-            _ => Ok(stores),
-        }
+        Ok(stores)
     }
 
     /// The store of a key; `None`: no disk is left.
@@ -405,6 +398,17 @@ mod tests {
             stores.flush();
         }
         assert!(failed(0) && !failed(1), "{}", stores.status());
+    }
+
+    #[test]
+    fn without_any_disk_there_is_no_store_and_no_refusal_to_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = Arc::new(FaultDisk::new(folder.path(), Dice::seeded(1)));
+        disk.set_faults(Faults::BROKEN);
+        let disk_of = move |_: &Path| Arc::clone(&disk) as Arc<dyn store::Disk>;
+        let params = [params(folder.path(), 1)];
+        let stores = Stores::open(&params, ByteCount(1 << 20), disk_of, &Metrics::new()).unwrap();
+        assert!(stores.of(&key(1)).is_none());
     }
 
     #[test]

@@ -76,8 +76,9 @@ impl Shared {
         let mut giant = None;
         let thing = index.victim(|candidate| match candidate {
             Candidate::Segment(number) => match self.segments.get(number) {
-                Some(segment) if may_go(&segment) => Fate::Evict,
-                _ => Fate::Pinned,
+                Some(segment) if !may_go(&segment) || segment.is_passed_by() => Fate::Pinned,
+                Some(_) => Fate::Evict,
+                None => Fate::Pinned,
             },
             Candidate::File { place, used } => {
                 let fate = self.live.inspect(place, |rep, in_use| self.judge(rep, in_use));

@@ -491,6 +491,38 @@ fn hash(key: &Key) -> u64 {
 mod tests {
     use super::*;
 
+    fn place(n: u64) -> Place {
+        let mixed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let key = [mixed.rotate_left(29).to_le_bytes(), n.to_le_bytes()].concat();
+        Place { key: Key(key.try_into().unwrap()), id: n }
+    }
+
+    /// By capacity, at any number that is not tiny: the goal at ten million.
+    #[test]
+    fn an_object_costs_less_than_a_hundred_bytes() {
+        for is_packed in [true, false] {
+            let mut index = Index::default();
+            index.settle(&[]);
+            (0..10).for_each(|segment| index.add_segment(segment));
+            for n in 0..200_000u64 {
+                let (segment, offset) = ((n % 10) as u32, n as u32);
+                let spot = match is_packed {
+                    true => Spot::Packed { segment, offset, len: 1 },
+                    false => Spot::File { units: 1 },
+                };
+                index.put(place(n), spot);
+                if n > 60_000 && n % 999 == 0 {
+                    let each = index.bytes() as f64 / n as f64;
+                    assert!(each <= 100.0, "{each} bytes for each of {n}, packed: {is_packed}");
+                }
+            }
+            assert_eq!(index.len(), 200_000);
+            assert!((0..200_000).all(|n| index.spot(place(n)).is_some()));
+            assert!((0..200_000).all(|n| index.remove(place(n)).is_some()));
+            assert_eq!(index.len(), 0);
+        }
+    }
+
     #[test]
     fn an_entry_has_forty_bytes() {
         assert_eq!(size_of::<Entry>(), 40);
