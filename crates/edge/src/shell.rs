@@ -211,7 +211,7 @@ async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: Con
         probe::begin_due(&edge);
         sweep(&edge);
         let edge = Arc::clone(&edge);
-        if tokio::task::spawn_blocking(move || edge.stores.flush()).await.is_err() {
+        if tokio::task::spawn_blocking(move || edge.stores.tend()).await.is_err() {
             tracing::warn!("a flush of the stores was interrupted");
         }
     }

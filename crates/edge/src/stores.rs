@@ -57,6 +57,8 @@ struct Watch {
 pub(crate) struct Stores {
     disks: Vec<Disk>,
     disk_of: DiskOf,
+    /// Held by who flushes: who has flushed for the last time knows that nobody is at it any more.
+    working: Mutex<()>,
 }
 
 /// Why the stores cannot be had.
@@ -87,7 +89,7 @@ impl Stores {
         let share = ByteCount(memory.0.checked_div(count).ok_or(StoresError::None)?);
         let disk_of: DiskOf = Box::new(disk_of);
         let disks = params.iter().map(|p| Disk::new(p.clone(), share, metrics)).collect();
-        let stores = Self { disks, disk_of };
+        let stores = Self { disks, disk_of, working: Mutex::new(()) };
         for disk in &stores.disks {
             match disk.open(&stores.disk_of) {
                 Ok(()) => {}
@@ -111,21 +113,25 @@ impl Stores {
         scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, store)| store)
     }
 
+    /// Makes everything durable, for the last time. Blocks.
+    pub(crate) fn flush(&self) {
+        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        self.disks.iter().filter_map(|disk| disk.store.load_full()).for_each(|store| store.flush());
+    }
+
     /// Makes everything durable, verifies a little, looks after the disks and shows the figures. To
     /// be called each second. Blocks.
-    pub(crate) fn flush(&self) {
+    pub(crate) fn tend(&self) {
+        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         for disk in &self.disks {
-            let store = disk.store.load_full();
-            match &store {
+            match disk.store.load_full() {
                 Some(store) => {
                     store.flush();
                     store.scrub(SCRUB_BYTES);
+                    let open = self.disks.iter().filter(|disk| disk.store.load().is_some());
+                    disk.look_after(store, open.count() <= 1, &self.disk_of);
                 }
                 None => disk.try_again(&self.disk_of),
-            }
-            if let Some(store) = store {
-                let is_last = self.disks.iter().filter(|d| d.store.load().is_some()).count() <= 1;
-                disk.look_after(store, is_last, &self.disk_of);
             }
             disk.show();
         }
@@ -383,7 +389,7 @@ mod tests {
         };
         assert!(failed(1) && !failed(0));
         disks[1].set_faults(Faults::default());
-        (0..RETRY_FLUSHES).for_each(|_| stores.flush());
+        (0..RETRY_FLUSHES).for_each(|_| stores.tend());
         assert!(!failed(1) && stores.status()[1]["failed"].is_null());
 
         // While it runs: second after second, and not the last one.
@@ -395,7 +401,7 @@ mod tests {
                 assert!(store.create(key(n), bytes::Bytes::new(), 5000).is_err());
             }
             assert!(!failed(0) && !failed(1));
-            stores.flush();
+            stores.tend();
         }
         assert!(failed(0) && !failed(1), "{}", stores.status());
     }
@@ -422,7 +428,7 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
         let create = || stores.of(&key(1)).unwrap().create(key(1), bytes::Bytes::new(), 5000);
         assert!(create().is_err());
-        stores.flush();
+        stores.tend();
         create().unwrap();
         assert!(path.join("format").exists());
     }
