@@ -17,6 +17,7 @@ use rt::clock;
 use crate::filling::Filling;
 use crate::pour;
 use crate::upstream::Reading;
+use crate::upstream::turns::Urgency;
 
 /// An answer that was to be stored and could not be, from its first byte that is not held on.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ impl Past {
                 },
                 None => {
                     let master = self.master()?;
-                    match pour::ask(&self.filling, master, &range).await {
+                    match pour::ask(&self.filling, master, &range, Urgency::Blocked).await {
                         Ok((body, at)) => {
                             self.coming = Some(Rest { at, ready: VecDeque::new(), body, master });
                             continue;

@@ -21,6 +21,7 @@ use crate::check;
 use crate::filling::{Filling, Place};
 use crate::home;
 use crate::state::BufferPermit;
+use crate::upstream::turns::Urgency;
 use crate::upstream::{Answer, Call, Reading};
 
 /// A paused answer is given up after this time, so that slow clients keep no connections of
@@ -100,7 +101,9 @@ async fn ask_patiently(
     master: MasterId,
     bytes: &Range<u64>,
 ) -> Result<(Reading, u64), Failure> {
-    let asking = ask(filling, master, bytes);
+    let is_spare = filling.turn(run) == Some(Pace::Spare);
+    let urgency = if is_spare { Urgency::Ahead } else { Urgency::Blocked };
+    let asking = ask(filling, master, bytes, urgency);
     tokio::pin!(asking);
     if let Some(at_ns) = filling.hedge_at_ns(run) {
         let patience = Duration::from_nanos(at_ns.saturating_sub(clock::now().mono_ns));
@@ -118,6 +121,7 @@ pub(crate) async fn ask(
     filling: &Filling,
     master: MasterId,
     bytes: &Range<u64>,
+    urgency: Urgency,
 ) -> Result<(Reading, u64), Failure> {
     let (edge, object) = (&filling.edge, &filling.object);
     let whole = *bytes == (0..object.rep.length());
@@ -132,7 +136,8 @@ pub(crate) async fn ask(
             extra.insert(header::RANGE, range.clone());
         }
         let headers = fill_request(&HeaderMap::new(), &edge.me, &object.selecting, &extra);
-        answer = edge.upstream.ask(Call::new(project, master, &Method::GET, target, headers)).await;
+        let call = Call::new(project, master, &Method::GET, target, headers);
+        answer = edge.upstream.ask(Call { urgency, ..call }).await;
         if !answer.as_ref().is_ok_and(|a| a.parts.status == StatusCode::PRECONDITION_FAILED) {
             break;
         }
