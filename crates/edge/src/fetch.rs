@@ -22,6 +22,7 @@ use store::Key;
 
 use crate::filling::{DISK_TROUBLE_MS, Filling};
 use crate::flight::{Flight, How, Outcome, Payload};
+use crate::hedge;
 use crate::home::{self, Elsewhere};
 use crate::pour;
 use crate::project::Project;
@@ -122,7 +123,7 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
             Some(left) => left,
             None => break,
         };
-        let answer = match question.put(edge, &ask, master, &tried).await {
+        let answer = match hedge::put(edge, &ask, &question, master, &tried).await {
             Ok(answer) => {
                 tried.push(answer.master);
                 answer

@@ -35,6 +35,7 @@ mod filling;
 mod flight;
 mod group;
 mod handler;
+mod hedge;
 mod home;
 mod host;
 mod memo;

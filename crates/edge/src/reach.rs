@@ -86,8 +86,13 @@ impl Project {
         tried: &[MasterId],
     ) -> Option<Chosen> {
         let master = self.sources.choose(now, object, prefer, tried)?.master;
-        self.reach.hedges().handle_fill();
+        self.note_fill();
         Some(Chosen { master, patience_ns: self.patience_ms(master).saturating_mul(1_000_000) })
+    }
+
+    /// A master is being asked for something.
+    pub(crate) fn note_fill(&self) {
+        self.reach.hedges().handle_fill();
     }
 
     /// How long a client waits for an answer of the master to begin before another is asked,

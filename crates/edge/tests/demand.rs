@@ -173,6 +173,20 @@ async fn a_hanging_master_holds_nobody_up_when_another_is_good() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_question_to_a_hanging_master_is_put_to_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let (first, second) = (Origin::start().await, Origin::start().await);
+    let body = content(11, LENGTH);
+    first.put("/a", Item { gate: shut(0), ..Item::new(body.clone(), "a1") });
+    second.put("/a", Item::new(body.clone(), "a1"));
+    let edge = Edge::start(dir.path(), &[&first, &second]).await;
+    assert_same(&edge.range("/a", 0, 9).await.body, &body[..10]);
+    assert_eq!((first.asked().len(), second.asked().len()), (1, 1));
+    assert!(upstream_error(&edge, "slow", "m0"), "not its timeout: {}", edge.metrics());
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_master_without_ranges_sends_is_kept_from_its_beginning() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     let body = content(6, LENGTH);

@@ -347,11 +347,10 @@ impl Fill {
             return Some(Pace::Wanted);
         }
         let paused = run.pace == Pace::Paused;
-        let alone = !self.runs.iter().any(|(i, r)| *i != id && r.pace == Pace::Spare);
         let window = if paused { self.resume_blocks() } else { self.limits.window_blocks };
         let pace = if self.is_near(run, window) {
             Pace::Wanted
-        } else if self.proof.due && alone {
+        } else if self.proof.due {
             Pace::Spare
         } else if self.is_wanted_soon(&run.blocks) {
             Pace::Paused

@@ -146,8 +146,7 @@ impl Fill {
 
     /// Starts the run for what nobody wants yet.
     fn plan_completion(&mut self, held: &dyn Fn(u32) -> bool) {
-        let busy = self.runs.len() > self.limits.runs_max
-            || self.runs.values().any(|r| r.pace == Pace::Spare || !self.ranges);
+        let busy = self.runs.values().any(|r| r.completion || !self.ranges);
         if !self.proof.due || self.incomplete || busy {
             return;
         }
@@ -201,6 +200,7 @@ impl Fill {
         let mut run = Run::new(blocks, self.geometry);
         if let Start::Completion = why {
             run.pace = Pace::Spare;
+            run.completion = true;
         }
         self.insert(run);
     }
@@ -225,17 +225,18 @@ impl Fill {
 
     /// How many more runs there may be for what clients want.
     fn places(&self) -> usize {
-        let taken = self.runs.values().filter(|r| r.pace != Pace::Spare).count();
+        let taken = self.runs.values().filter(|r| !r.completion).count();
         self.limits.runs_max.saturating_sub(taken)
     }
 
-    /// Whether a blocked client gets a run; one that is paused gives its place.
+    /// Whether a blocked client gets a run; one that nobody needs now gives its place.
     fn has_place(&mut self) -> bool {
         if self.places() > 0 {
             return true;
         }
-        let paused = self.runs.iter().find(|(_, r)| r.rests(self.geometry)).map(|(id, _)| *id);
-        paused.is_some_and(|id| self.end(id).is_some())
+        let goes = |r: &Run| !r.completion && r.may_go(self.geometry);
+        let going = self.runs.iter().find(|(_, r)| goes(r)).map(|(id, _)| *id);
+        going.is_some_and(|id| self.end(id).is_some())
     }
 
     pub(crate) fn run_of(&self, block: u32) -> Option<&Run> {

@@ -64,6 +64,8 @@ pub(crate) struct Run {
     pub(crate) asked_end: u32,
     pub(crate) phase: Phase,
     pub(crate) pace: Pace,
+    /// Begun for completion: it takes no place from what clients want, whoever wants it later.
+    pub(crate) completion: bool,
     /// Why the block at `pos` is brought.
     pub(crate) reason: Reason,
     /// Whether the pace was not looked at yet: the first block is brought whoever wants it.
@@ -94,6 +96,7 @@ impl Run {
             asked_end: 0,
             phase: Phase::Unasked,
             pace: Pace::Wanted,
+            completion: false,
             reason: Reason::Completion,
             fresh: true,
             rested: false,
@@ -119,10 +122,15 @@ impl Run {
         self.pos == geometry.start_of(self.blocks.start)
     }
 
-    /// Whether nothing of it is being brought.
+    /// Whether it is paused and nothing of it is being brought.
     pub(crate) fn rests(&self, geometry: Geometry) -> bool {
+        self.pace == Pace::Paused && self.may_go(geometry)
+    }
+
+    /// Whether no client needs it now, and nothing of it is being brought.
+    pub(crate) fn may_go(&self, geometry: Geometry) -> bool {
         let storing = self.phase == Phase::Storing;
-        self.pace == Pace::Paused && !storing && self.is_at_border(geometry)
+        self.pace != Pace::Wanted && !storing && self.is_at_border(geometry)
     }
 
     /// Whether it belongs to what clients want, not to completion.

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use rt::clock;
+
 use crate::body::BodyError;
 use crate::server::Counters;
 
@@ -96,9 +98,10 @@ impl Busy {
         if self.ends_connection {
             self.pulse.cut_short.store(true, Relaxed);
         }
-        self.pulse.counters.broken_off.fetch_add(1, Relaxed);
-        let error: &dyn std::error::Error = error;
-        tracing::warn!(error, "a response was broken off");
+        if let Some(more) = self.pulse.counters.note_broken_off(clock::now()) {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, more, "a response was broken off");
+        }
     }
 }
 
@@ -111,6 +114,15 @@ impl Drop for Busy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn broken_off_responses_are_counted_each_and_logged_once_a_minute() {
+        let (counters, t) = (Counters::default(), model::Now::default());
+        for (at_ms, want) in [(0, Some(0)), (1, None), (59_999, None), (60_000, Some(2))] {
+            assert_eq!(counters.note_broken_off(t.plus_ms(at_ms)), want, "{at_ms}");
+        }
+        assert_eq!(counters.broken_off.load(Relaxed), 4);
+    }
 
     #[test]
     fn only_a_quiet_connection_between_requests_is_idle() {

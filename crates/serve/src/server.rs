@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Request, Response};
+use model::Now;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -20,6 +21,9 @@ use crate::connection;
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// After a broken-off response was logged, further ones are only counted for so long, milliseconds.
+const QUIET_MS: u64 = 60_000;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
@@ -73,6 +77,24 @@ pub struct Counters {
     pub broken_off: AtomicU64,
     /// Connections cut at the end of the drain timeout.
     pub cut: AtomicU64,
+    /// Until when a broken-off response is only counted.
+    quiet_until_ns: AtomicU64,
+    /// Those that were.
+    unsaid: AtomicU64,
+}
+
+impl Counters {
+    /// A response was broken off: counted. Whether to log it, and how many were not since the last
+    /// one that was.
+    pub(crate) fn note_broken_off(&self, now: Now) -> Option<u64> {
+        self.broken_off.fetch_add(1, Relaxed);
+        if self.quiet_until_ns.load(Relaxed) > now.mono_ns {
+            self.unsaid.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.quiet_until_ns.store(now.plus_ms(QUIET_MS).mono_ns, Relaxed);
+        Some(self.unsaid.swap(0, Relaxed))
+    }
 }
 
 /// Serves HTTP/1.1 on `listener` until `shutdown` completes; then closes it, finishes the running
