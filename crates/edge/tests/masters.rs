@@ -235,7 +235,11 @@ async fn a_body_that_became_shorter_on_disk_is_fetched_anew() {
     let file = files.find_map(|f| f.ok().filter(|f| f.metadata().unwrap().len() == LENGTH as u64));
     let file = std::fs::File::options().write(true).open(file.unwrap().path()).unwrap();
     file.set_len(BLOCK as u64).unwrap();
-    assert!(!edge.get("/a", &[]).await.complete, "visibly broken off");
+    let second = edge.get("/a", &[]).await;
+    if second.complete {
+        // The scrub was there first.
+        assert_same(&second.body, &body);
+    }
     for _ in 0..4 {
         // Each block that is found lost costs one client at most.
         edge.get("/a", &[]).await;
