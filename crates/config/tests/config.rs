@@ -243,6 +243,19 @@ fn the_examples_of_the_reference_page_are_accepted() {
 }
 
 #[test]
+fn the_first_edge_and_its_checker_are_accepted() {
+    let page = std::fs::read_to_string(top("docs/first-edge.md")).unwrap();
+    let hosts: Vec<&str> = page
+        .split("```toml\n")
+        .map(|rest| rest.split("```").next().unwrap())
+        .filter(|text| text.starts_with("[host]"))
+        .collect();
+    let names: Vec<String> =
+        hosts.iter().map(|text| accepted(parse(text)).host.name.to_string()).collect();
+    assert_eq!(names, ["health1", "edge1"]);
+}
+
+#[test]
 fn the_defaults_of_the_reference_page_are_those_of_the_code() {
     let text = "[host]\nname = \"all\"\nstate_dir = \"s\"\n[follow]\nnode_map = [\"file:m\"]\n\
                 [edge]\nlisten = [\"127.0.0.1:80\"]\nstore = [{ path = \"c\", size = \"1 GiB\" }]\n\

@@ -82,6 +82,28 @@ fn the_examples_of_the_reference_page_load_as_one_map() {
     clean(admin::load(&files));
 }
 
+/// Alone, and with the second master and the second edge that the page adds.
+#[test]
+fn the_maps_of_the_first_edge_load() {
+    let page = std::fs::read_to_string(top("docs/first-edge.md")).unwrap();
+    let blocks: Vec<&str> =
+        page.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let load = |text: &str| clean(admin::load(&[(PathBuf::from("all.toml"), text.to_owned())]));
+    let first = blocks[0];
+    assert_eq!(load(first).nodes.len(), 1);
+    let master = blocks.iter().find(|b| b.starts_with("[project.mirror.master.m2]")).unwrap();
+    let upper = blocks.iter().find(|b| b.starts_with("[pool]")).unwrap();
+    let (pools, parents) = upper.split_once("\n[project.mirror]\n").unwrap();
+    let second = "[node.edge2]\nsite = \"home\"\naddresses = [\"127.0.0.12\"]\n";
+    let both = first
+        .replace("[pool]\nall = { edge1 = 100 }\n", pools)
+        .replace("query = \"drop\"\n", &format!("query = \"drop\"\n{parents}"));
+    let map = load(&format!("{both}{second}{master}"));
+    let project = map.projects.values().next().unwrap();
+    assert_eq!(project.parents.as_ref().unwrap().as_str(), "upper");
+    assert_eq!((map.nodes.len(), project.masters.len()), (2, 2));
+}
+
 #[test]
 fn the_defaults_of_the_reference_page_are_those_of_the_code() {
     let default = |header: &str, key: &str| {
