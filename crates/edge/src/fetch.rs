@@ -20,6 +20,7 @@ use http_cache::{
 use rt::clock;
 use store::Key;
 
+use crate::early::{self, Early, Expected};
 use crate::filling::{DISK_TROUBLE_MS, Filling};
 use crate::flight::{Flight, How, Outcome, Payload};
 use crate::hedge;
@@ -347,7 +348,8 @@ async fn accept(
         return refuse(edge, ask, question, answer, NoCache::NoValidator);
     }
     let from = (answer.master, reply.status);
-    match create(edge, ask, (key, head), length, from, part).await {
+    let early = flight.board.take();
+    match create(edge, ask, (key, head), length, from, part, early).await {
         Some(begun) => {
             edge.counters.fills.inc();
             let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
@@ -430,6 +432,7 @@ async fn create(
     length: u64,
     from: (MasterId, StatusCode),
     part: Range<u64>,
+    early: Vec<Early>,
 ) -> Option<Begun> {
     let (store, head_bytes) = (edge.store(&key)?, head.to_bytes());
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
@@ -444,7 +447,9 @@ async fn create(
             if is_doubtful.load(Relaxed) {
                 filler.memos.update(&key, |memo| memo.suspect = true);
             }
-            Begun::new(&filler, Arc::new(object), from, part)
+            let begun = Begun::new(&filler, Arc::new(object), from, part);
+            let expected = early::expect(&begun.filling, early);
+            Begun { expected, ..begun }
         })
     });
     match creation.await {
@@ -466,6 +471,8 @@ struct Begun {
     run: Option<RunId>,
     /// The first byte of the answer.
     from: u64,
+    /// What others asked for meanwhile.
+    expected: Vec<Expected>,
 }
 
 impl Begun {
@@ -482,12 +489,15 @@ impl Begun {
         filling.note_status(status);
         let reader = filling.reader();
         let run = filling.adopt(master, blocks, &reader);
-        Self { object, filling, reader, run, from: part.start }
+        Self { object, filling, reader, run, from: part.start, expected: Vec::new() }
     }
 
     /// Lets the bytes come in.
     fn go(self, answer: Answer, how: How) -> Answered {
-        let Self { object, filling, reader, run, from } = self;
+        let Self { object, filling, reader, run, from, expected } = self;
+        for expected in expected {
+            expected.go(&filling);
+        }
         let status = Some(answer.parts.status);
         let payload = run.map(|run| {
             tokio::spawn(pour::adopted(filling, run, answer, from));

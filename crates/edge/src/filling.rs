@@ -194,6 +194,24 @@ impl Filling {
         Some(run)
     }
 
+    /// `master` was asked for `blocks` before the representation was known; `reader` wants them.
+    /// `None` when that is of no use.
+    pub(crate) fn expect(
+        &self,
+        master: MasterId,
+        blocks: Range<u32>,
+        hedge_at_ns: u64,
+        reader: &Reader,
+    ) -> Option<RunId> {
+        let mut state = self.lock();
+        if blocks.clone().any(|block| self.object.rep.has(block)) {
+            return None;
+        }
+        let run = state.fill.expect(master, blocks.clone(), hedge_at_ns)?;
+        state.fill.handle_want(reader.id(), blocks);
+        Some(run)
+    }
+
     /// The answer of `master` to `run` has begun as it should, with the byte at `from`. Whether its
     /// bytes are of use.
     pub(crate) fn handle_head(self: &Arc<Self>, run: RunId, master: MasterId, from: u64) -> bool {

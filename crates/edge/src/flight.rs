@@ -13,8 +13,9 @@ use http::StatusCode;
 use http::response::Parts;
 use http_cache::NoCache;
 use store::Key;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
+use crate::early::{self, Board};
 use crate::fetch::{self, Ask};
 use crate::reader::Reader;
 use crate::spool::Tail;
@@ -65,6 +66,8 @@ pub(crate) enum Payload {
 pub(crate) struct Flight {
     outcome: watch::Sender<Option<Outcome>>,
     payload: Mutex<Option<Payload>>,
+    /// Questions of others about other parts of the same.
+    pub(crate) board: Board,
     /// The key of its target.
     base: Key,
     /// See [`Ask::is_doubtful`].
@@ -114,8 +117,8 @@ impl Flight {
 pub(crate) enum Seat {
     /// This request began it.
     First(Arc<Flight>),
-    /// It was under way.
-    Joined(Arc<Flight>),
+    /// It was under way. What this request wants of what is known then may have been asked for, too.
+    Joined(Arc<Flight>, Option<oneshot::Receiver<Reader>>),
     /// What is held has changed since it was looked at: look again.
     Stale,
 }
@@ -152,7 +155,10 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
     let key = ask.key;
     let mut flights = edge.flights.lock();
     if let Some(flight) = flights.get(&key) {
-        return Seat::Joined(Arc::clone(flight));
+        let flight = Arc::clone(flight);
+        drop(flights);
+        let reader = early::ask(edge, &flight.board, ask);
+        return Seat::Joined(flight, reader);
     }
     // An answer may have come between the look and now: asking again would fetch it twice.
     let current = edge.find_now(&ask.project, &ask.target, ask.base, &ask.headers);
@@ -171,6 +177,7 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
     let flight = Arc::new(Flight {
         outcome: watch::Sender::new(None),
         payload: Mutex::new(None),
+        board: Board::beside(edge, &ask),
         base: ask.base,
         is_doubtful: Arc::clone(&ask.is_doubtful),
     });
@@ -206,6 +213,8 @@ impl Landing {
             flights.remove(&self.key);
         }
         drop(flights);
+        // None of what was not taken will be of use.
+        drop(self.flight.board.take());
         self.flight.outcome.send_if_modified(|known| {
             let unsent = matches!(known, None | Some(Outcome::Streaming));
             if unsent {

@@ -326,14 +326,14 @@ async fn fly(
     let edge = asked.edge;
     let purged = held.as_ref().is_some_and(|o| edge.verdict(o) == Verdict::Stale);
     let spare = held.clone().filter(|_| stale_on_error);
-    let (flight, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
+    let (flight, early, first) = match flight::join(edge, ask(asked, held, stale_on_error)) {
         Seat::First(flight) => {
             if purged {
                 edge.purges.note_confirming();
             }
-            (flight, true)
+            (flight, None, true)
         }
-        Seat::Joined(flight) => (flight, false),
+        Seat::Joined(flight, early) => (flight, early, false),
         Seat::Stale => return Err(Again::Moved),
     };
     let waiting = async { if first { flight.beginning().await } else { flight.outcome().await } };
@@ -373,7 +373,7 @@ async fn fly(
             };
             let reader = match payload {
                 Some(Payload::Reader(reader)) => Some(reader),
-                _ => None,
+                _ => early.and_then(|mut reader| reader.try_recv().ok()),
             };
             finish(
                 asked,

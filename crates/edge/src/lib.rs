@@ -1,7 +1,8 @@
 //! The edge role: serves clients from its disks and fills what is missing from masters.
 //!
 //! A tour in the order a request takes: [`handler`] (host to project, target to key, what is held to
-//! a step) -> [`flight`] (one question for each key, however many wait) -> [`fetch`] (the question:
+//! a step) -> [`flight`] (one question for each key, however many wait; [`early`]: of whom a few may ask for other parts of
+//! it) -> [`fetch`] (the question:
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
@@ -30,6 +31,7 @@ mod check;
 mod complaints;
 mod counters;
 mod deliver;
+mod early;
 mod fetch;
 mod filling;
 mod flight;

@@ -38,14 +38,39 @@ pub(crate) async fn request(
     bytes: Range<u64>,
 ) {
     let Some(_place) = place_to_ask(&filling, run, master).await else { return };
+    let is_spare = filling.turn(run) == Some(Pace::Spare);
+    let urgency = if is_spare { Urgency::Ahead } else { Urgency::Blocked };
+    let asking = ask(&filling, master, &bytes, urgency);
+    carry(&filling, run, master, asking).await;
+}
+
+/// A request for `bytes` that was made before its filling, without conditions.
+pub(crate) async fn expected(
+    filling: Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    bytes: Range<u64>,
+    answer: impl Future<Output = Result<Answer, Failure>>,
+) {
+    let asking = async { judge(&filling, master, &bytes, answer.await?) };
+    carry(&filling, run, master, asking).await;
+}
+
+/// What was asked for comes in, as soon as its head is there.
+async fn carry(
+    filling: &Arc<Filling>,
+    run: RunId,
+    master: MasterId,
+    asking: impl Future<Output = Result<(Reading, u64), Failure>>,
+) {
     let brought = async {
-        let (body, from) = ask_patiently(&filling, run, master, &bytes).await?;
+        let (body, from) = patiently(filling, run, asking).await?;
         if !filling.handle_head(run, master, from) {
             return Ok(());
         }
-        pour(&filling, run, master, body, from).await
+        pour(filling, run, master, body, from).await
     };
-    while_wanted(&filling, run, master, brought).await;
+    while_wanted(filling, run, master, brought).await;
 }
 
 /// An answer that came before its filling: the one that began the representation, with the byte at
@@ -94,16 +119,13 @@ async fn place_to_ask(
     }
 }
 
-/// Asks, and lets the machine know when a client has waited long enough for this master alone.
-async fn ask_patiently(
+/// Waits for an answer, and lets the machine know when a client has waited long enough for this
+/// master alone.
+async fn patiently(
     filling: &Arc<Filling>,
     run: RunId,
-    master: MasterId,
-    bytes: &Range<u64>,
+    asking: impl Future<Output = Result<(Reading, u64), Failure>>,
 ) -> Result<(Reading, u64), Failure> {
-    let is_spare = filling.turn(run) == Some(Pace::Spare);
-    let urgency = if is_spare { Urgency::Ahead } else { Urgency::Blocked };
-    let asking = ask(filling, master, bytes, urgency);
     tokio::pin!(asking);
     if let Some(at_ns) = filling.hedge_at_ns(run) {
         let patience = Duration::from_nanos(at_ns.saturating_sub(clock::now().mono_ns));
@@ -142,7 +164,19 @@ pub(crate) async fn ask(
             break;
         }
     }
-    let answer = answer?;
+    judge(filling, master, bytes, answer?)
+}
+
+/// Whether an answer is of the same representation and brings the first of `bytes`. Gives the body
+/// and the place of its first byte, which is that of the first asked for or before.
+fn judge(
+    filling: &Filling,
+    master: MasterId,
+    bytes: &Range<u64>,
+    answer: Answer,
+) -> Result<(Reading, u64), Failure> {
+    let (edge, object) = (&filling.edge, &filling.object);
+    let whole = *bytes == (0..object.rep.length());
     let reply = answer.reply();
     let status = reply.status;
     let same = home::is_part(edge, object, master, &reply);
@@ -164,7 +198,7 @@ pub(crate) async fn ask(
         }
         (status, _) => return Err(Failure::Status(status.as_u16())),
     };
-    project.sources.handle_ok(master);
+    object.project.sources.handle_ok(master);
     filling.note_status(status);
     Ok((answer.body, from))
 }

@@ -367,13 +367,36 @@ impl Fill {
     /// An answer that brings `blocks` is coming in already: the one that began the
     /// representation. `None` when it brings no whole block or one that is in flight.
     pub fn adopt(&mut self, master: MasterId, blocks: Range<u32>) -> Option<RunId> {
+        self.take_over(master, blocks, Phase::Streaming)
+    }
+
+    /// `master` was asked for `blocks` already, before anything was known of the representation.
+    /// What becomes of that is told like of any other request; a client that is blocked on it waits
+    /// until `hedge_at_ns`. `None` when it is of no use: no block of it is missing, one is in
+    /// flight, or there are enough requests.
+    pub fn expect(
+        &mut self,
+        master: MasterId,
+        blocks: Range<u32>,
+        hedge_at_ns: u64,
+    ) -> Option<RunId> {
+        if self.places() == 0 {
+            return None;
+        }
+        let id = self.take_over(master, blocks, Phase::Asked)?;
+        self.runs.get_mut(&id)?.hedge_at_ns = Some(hedge_at_ns);
+        Some(id)
+    }
+
+    /// A run for a request that was made without the machine.
+    fn take_over(&mut self, master: MasterId, blocks: Range<u32>, phase: Phase) -> Option<RunId> {
         let blocks = blocks.start..blocks.end.min(self.geometry.blocks());
         let taken = self.runs.values().any(|r| overlap(&r.blocks, &blocks));
         if blocks.is_empty() || taken {
             return None;
         }
         let mut run = Run::new(blocks, self.geometry);
-        run.phase = Phase::Streaming;
+        run.phase = phase;
         run.master = Some(master);
         run.asked_end = run.blocks.end;
         Some(self.insert(run))

@@ -224,7 +224,7 @@ impl Fill {
     }
 
     /// How many more runs there may be for what clients want.
-    fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         let taken = self.runs.values().filter(|r| !r.completion).count();
         self.limits.runs_max.saturating_sub(taken)
     }

@@ -35,6 +35,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (0..24u32).prop_map(Op::Evict),
         2 => (1..200u64).prop_map(Op::Time),
         1 => Just(Op::Popular),
+        1 => (0..24u32, 1..4u32).prop_map(|(from, blocks)| Op::Early { from, blocks }),
     ]
 }
 
@@ -93,6 +94,22 @@ fn a_full_download_is_one_request_whoever_joins() {
     world.finish();
     assert_eq!(world.asked, [(0, 80)]);
     assert_eq!(world.served, 3);
+}
+
+#[test]
+fn what_was_asked_for_before_anything_was_known_is_not_asked_again() {
+    let mut world = World::new(160, 1, None).completing(Completion::Demanded);
+    world.early(4..6);
+    world.early(5..7);
+    world.early(19..25);
+    world.arrive(0..20);
+    assert_eq!(world.asked, [(32, 48), (152, 160), (0, 32)], "one overlapped, one was cut");
+    world.early(8..9);
+    assert_eq!(world.asked.len(), 3, "there are enough requests");
+    // What ends before its time is asked for again like anything else.
+    world.fault(0, Failure::Truncated);
+    world.finish();
+    assert_eq!((world.served, world.failed, world.received), (1, 0, 160));
 }
 
 #[test]

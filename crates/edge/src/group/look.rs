@@ -54,7 +54,7 @@ pub(crate) async fn look(
         let Some(ask) = ask(edge, project, target).await else { break };
         let flight = match flight::join(edge, ask) {
             Seat::First(flight) => flight,
-            Seat::Joined(flight) => {
+            Seat::Joined(flight, _) => {
                 flight.outcome().await;
                 continue;
             }

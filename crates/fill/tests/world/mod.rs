@@ -40,6 +40,11 @@ pub enum Op {
     Evict(u32),
     Time(u64),
     Popular,
+    /// What was asked for before anything was known.
+    Early {
+        from: u32,
+        blocks: u32,
+    },
 }
 
 /// A request as its master sees it.
@@ -208,6 +213,19 @@ impl World {
         self.clients.insert(id, Client { left: blocks, slow });
         self.settle();
         id
+    }
+
+    /// The first master was asked for missing blocks without the machine.
+    pub fn early(&mut self, blocks: Range<u32>) {
+        let master: MasterId = 0;
+        if blocks.clone().any(|b| self.held.contains(&b)) {
+            return;
+        }
+        let hedge_at_ns = self.now.mono_ns + PATIENCE_MS * 1_000_000;
+        if let Some(run) = self.fill.expect(master, blocks.clone(), hedge_at_ns) {
+            self.request(run, master, self.geometry.bytes_of(blocks), false);
+            self.settle();
+        }
     }
 
     pub fn abort(&mut self, nth: usize) {
@@ -395,6 +413,11 @@ impl World {
                 if from < until {
                     self.come(from..until, slow);
                 }
+            }
+            Op::Early { from, blocks } => {
+                let all = self.geometry.blocks();
+                let from = from % all.max(1);
+                self.early(from..from.saturating_add(blocks).min(all));
             }
             Op::Abort(nth) => self.abort(nth),
             Op::Read(nth, blocks) => {
