@@ -44,7 +44,8 @@ pub(crate) async fn request(
     carry(&filling, run, master, asking).await;
 }
 
-/// A request for `bytes` that was made before its filling, without conditions.
+/// A request for `bytes` that was made before its filling, without conditions. When its answer is of
+/// another representation, it is made again with them.
 pub(crate) async fn expected(
     filling: Arc<Filling>,
     run: RunId,
@@ -52,7 +53,13 @@ pub(crate) async fn expected(
     bytes: Range<u64>,
     answer: impl Future<Output = Result<Answer, Failure>>,
 ) {
-    let asking = async { judge(&filling, master, &bytes, answer.await?) };
+    let asking = async {
+        match judge(&filling, master, &bytes, answer.await?) {
+            // Something else, perhaps from one of several machines.
+            Err(Failure::Changed) => ask(&filling, master, &bytes, Urgency::Blocked).await,
+            judged => judged,
+        }
+    };
     carry(&filling, run, master, asking).await;
 }
 

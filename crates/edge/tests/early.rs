@@ -90,6 +90,41 @@ async fn an_answer_of_another_version_is_not_joined() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_does_not_fit_is_asked_for_again_on_condition() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(7, LENGTH);
+    let (item, gate) = shut(&body);
+    master.put("/a", item.clone());
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    let first = send(&edge, 10).await;
+    master.wait_asked(1).await;
+    // One of the machines behind the master's name has another version.
+    master.put(
+        "/a",
+        Item {
+            body: Arc::new(content(8, LENGTH)),
+            etag: Some("\"a2\"".to_owned()),
+            ..item.clone()
+        },
+    );
+    let other = send(&edge, 20).await;
+    master.wait_asked(2).await;
+    master.put("/a", item);
+    gate.add_permits(1000);
+    assert_same(&first.reply().await.body, &body[part(10)]);
+    let other = other.reply().await;
+    assert_eq!((other.status, other.header("etag")), (206, "\"a1\""));
+    assert_same(&other.body, &body[part(20)]);
+    let asked = master.asked();
+    assert_eq!(
+        (asked.len(), asked[1].range(), asked[2].range()),
+        (3, asked[2].range(), asked[1].range())
+    );
+    assert!(asked[2].headers.contains_key("if-match"));
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_the_first_answer_is_an_error_the_others_ask_anew() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     let body = content(4, LENGTH);
