@@ -13,7 +13,7 @@ use rt::follow::Following;
 use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
-use serve::disk::FsDisk;
+use serve::disk::{FsDisk, files_to_keep_open};
 use serve::{Counters as Connections, Limits};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
@@ -165,7 +165,7 @@ impl Bound {
             let (connections, shutdown) = (Arc::clone(&connections), context.shutdown.clone());
             serving.spawn(async move {
                 let stop = async move { shutdown.wait().await };
-                serve::http(listener, front, Limits::default(), connections, stop).await;
+                serve::http(listener, front, limits(), connections, stop).await;
             });
         }
         while serving.join_next().await.is_some() {}
@@ -180,6 +180,14 @@ impl Bound {
             Err(_) => tracing::warn!("the last flush of the stores was interrupted"),
         }
     }
+}
+
+/// Where the process may open few files, clients wait to be accepted rather than that others find
+/// none left for their masters.
+fn limits() -> Limits {
+    let limits = Limits::default();
+    let connections_max = limits.connections_max.min(files_to_keep_open().saturating_mul(2));
+    Limits { connections_max, ..limits }
 }
 
 /// Takes over the newest node map. Requests and fills go on with the projects they began with.

@@ -13,6 +13,7 @@ use arc_swap::ArcSwapOption;
 use model::ByteCount;
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
+use serve::disk::files_to_keep_open;
 use store::{Key, Store};
 
 use crate::counters::raise;
@@ -31,6 +32,8 @@ type DiskOf = Box<dyn Fn(&Path) -> Arc<dyn store::Disk> + Send + Sync>;
 struct Disk {
     params: StoreParams,
     memory: ByteCount,
+    /// Body files it may keep open.
+    open_files: usize,
     /// Its place in the choice of keys.
     seed: u64,
     store: ArcSwapOption<Store>,
@@ -87,8 +90,9 @@ impl Stores {
     ) -> Result<Self, StoresError> {
         let count = u64::try_from(params.len()).unwrap_or(u64::MAX);
         let share = ByteCount(memory.0.checked_div(count).ok_or(StoresError::None)?);
+        let files = files_to_keep_open().checked_div(params.len()).ok_or(StoresError::None)?;
         let disk_of: DiskOf = Box::new(disk_of);
-        let disks = params.iter().map(|p| Disk::new(p.clone(), share, metrics)).collect();
+        let disks = params.iter().map(|p| Disk::new(p.clone(), share, files, metrics)).collect();
         let stores = Self { disks, disk_of, working: Mutex::new(()) };
         for disk in &stores.disks {
             match disk.open(&stores.disk_of) {
@@ -151,7 +155,7 @@ impl std::fmt::Debug for Stores {
 }
 
 impl Disk {
-    fn new(params: StoreParams, memory: ByteCount, metrics: &Metrics) -> Self {
+    fn new(params: StoreParams, memory: ByteCount, files: usize, metrics: &Metrics) -> Self {
         let label = params.path.display().to_string();
         let gauges =
             [&edge::STORE_OBJECTS, &edge::STORE_BYTES, &edge::STORE_CAPACITY, &edge::STORE_FAILED]
@@ -160,7 +164,8 @@ impl Disk {
             .map(|metric| metrics.counter(metric, &[&label]));
         let seed = label.bytes().fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
         let (store, watch) = (ArcSwapOption::empty(), Mutex::default());
-        Self { params, memory, seed, store, watch, gauges, counters }
+        let open_files = files.min(store::Params::OPEN_FILES);
+        Self { params, memory, open_files, seed, store, watch, gauges, counters }
     }
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Watch> {
@@ -169,7 +174,8 @@ impl Disk {
 
     fn open(&self, disk_of: &DiskOf) -> Result<(), store::OpenError> {
         let StoreParams { path, size, block_bytes } = self.params.clone();
-        let settings = store::Params { capacity: size, block_bytes, memory: self.memory };
+        let (memory, open_files) = (self.memory, self.open_files);
+        let settings = store::Params { capacity: size, block_bytes, memory, open_files };
         let store = Store::open(disk_of(&path), settings)?;
         let label = path.display().to_string();
         if let Some(version) = store.emptied_version() {
@@ -246,7 +252,8 @@ impl Disk {
             watch.bad_flushes = if has_failed { watch.bad_flushes.saturating_add(1) } else { 0 };
             (watch.bad_flushes >= BAD_FLUSHES_MAX && !is_last, is_gone)
         };
-        if is_gone && !self.params.path.join("data").exists() {
+        let has = |name: &str| self.params.path.join(name).exists();
+        if is_gone && !(has("format") && has("data")) {
             self.drop_out("its folder is gone".to_owned());
             // Its lock goes with it.
             drop(store);

@@ -12,6 +12,16 @@ use store::{Disk, Entry, Lock};
 /// Bytes in a unit of `st_blocks`, whatever the file system's own block size.
 const STAT_BLOCK_BYTES: u64 = 512;
 
+/// Part of the files this process may open that its stores keep open for their next use.
+const KEPT_OPEN_PART: usize = 4;
+
+/// Files that the stores of this process may keep open for their next use, all together: most of
+/// what it may open is for connections.
+pub fn files_to_keep_open() -> usize {
+    let limit = sys::limits::raise_open_files().unwrap_or(0);
+    usize::try_from(limit).unwrap_or(usize::MAX).div_euclid(KEPT_OPEN_PART)
+}
+
 /// A folder of the file system as the store's disk. Every call blocks.
 #[derive(Debug)]
 pub struct FsDisk {
@@ -133,8 +143,12 @@ mod tests {
     #[test]
     fn two_stores_never_share_a_folder() {
         let folder = tempfile::tempdir().unwrap();
-        let params =
-            Params { capacity: ByteCount(1 << 20), block_bytes: 4096, memory: Params::MEMORY };
+        let params = Params {
+            capacity: ByteCount(1 << 20),
+            block_bytes: 4096,
+            memory: Params::MEMORY,
+            open_files: Params::OPEN_FILES,
+        };
         let open = || Store::open(Arc::new(FsDisk::new(folder.path())), params);
         let first = open().unwrap();
         let rep = first.create(Key([1; 16]), Bytes::new(), 10).unwrap();
@@ -159,11 +173,39 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_was_removed_is_made_anew_and_a_removed_store_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("store");
+        let params = Params {
+            capacity: ByteCount(1 << 20),
+            block_bytes: 4096,
+            memory: Params::MEMORY,
+            open_files: Params::OPEN_FILES,
+        };
+        let store = Store::open(Arc::new(FsDisk::new(&root)), params).unwrap();
+        let fill = |key: u8| {
+            let rep = store.create(Key([key; 16]), Bytes::new(), 8192)?;
+            (0..2).try_for_each(|block| rep.write_block(block, &[key; 4096]))?;
+            Ok::<_, store::WriteError>(rep.is_complete())
+        };
+        fs::remove_dir(root.join("data/01")).unwrap();
+        assert!(fill(1).unwrap());
+        assert_eq!(store.usage().folder_errors, 0);
+        fs::remove_dir_all(&root).unwrap();
+        assert!(fill(2).is_err() && !root.exists());
+        assert_eq!(store.usage().folder_errors, 1);
+    }
+
+    #[test]
     fn a_store_on_a_real_folder_comes_back() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("new").join("store");
-        let params =
-            Params { capacity: ByteCount(1 << 20), block_bytes: 4096, memory: Params::MEMORY };
+        let params = Params {
+            capacity: ByteCount(1 << 20),
+            block_bytes: 4096,
+            memory: Params::MEMORY,
+            open_files: Params::OPEN_FILES,
+        };
         let open = || Store::open(Arc::new(FsDisk::new(&root)), params).unwrap();
         let store = open();
         let body = vec![7; 10_000];

@@ -64,10 +64,10 @@ impl FileRange {
         self.pin.as_ref().is_none_or(still_holds)
     }
 
-    /// The next bytes cannot be read: a store looks at them again before it counts on them.
-    fn doubt(&self) {
+    /// The next `bytes` bytes cannot be read: a store looks at them again before it counts on them.
+    fn doubt(&self, bytes: u64) {
         if let Some(Part { rep, start }) = &self.pin {
-            rep.doubt(self.offset.saturating_sub(*start), 1);
+            rep.doubt(self.offset.saturating_sub(*start), bytes);
         }
     }
 
@@ -129,9 +129,10 @@ impl Reader {
     }
 
     fn take(&mut self, read: io::Result<Bytes>) -> io::Result<Bytes> {
-        let chunk = read.inspect_err(|_| self.range.doubt())?;
+        let chunk = read.inspect_err(|_| self.range.doubt(1))?;
         if chunk.is_empty() {
-            self.range.doubt();
+            // The same is true of all that comes after: nobody else is to find out block by block.
+            self.range.doubt(u64::MAX);
             return Err(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
                 "the file has become shorter while it was sent",
@@ -228,8 +229,12 @@ mod tests {
     /// A store of one object of two blocks, and its body file.
     fn held() -> (tempfile::TempDir, Store, Arc<Representation>, File) {
         let folder = tempfile::tempdir().unwrap();
-        let params =
-            Params { capacity: ByteCount(1 << 20), block_bytes: 4096, memory: Params::MEMORY };
+        let params = Params {
+            capacity: ByteCount(1 << 20),
+            block_bytes: 4096,
+            memory: Params::MEMORY,
+            open_files: Params::OPEN_FILES,
+        };
         let store = Store::open(Arc::new(FsDisk::new(folder.path())), params).unwrap();
         let rep = store.create(Key([7; 16]), Bytes::new(), 8192).unwrap();
         for block in 0..2 {
@@ -267,5 +272,16 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert!(rep.verify_pending(1) && !rep.verify(1) && rep.verify(0));
         assert_eq!(rep.missing(), vec![1..2]);
+    }
+
+    /// Nor must each block that has gone break off one more.
+    #[tokio::test]
+    async fn all_that_a_shorter_file_has_lost_is_known_at_once() {
+        let (_folder, _store, rep, body) = held();
+        let mut reader = Reader::new(rep.extent(0, 100).unwrap().into());
+        body.set_len(0).unwrap();
+        assert!(chunk(&mut reader).await.unwrap().is_err());
+        assert!(rep.verify_pending(0) && rep.verify_pending(1));
+        assert!(!rep.verify(0) && !rep.verify(1));
     }
 }

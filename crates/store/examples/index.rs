@@ -45,7 +45,12 @@ fn main() {
     let length: u64 = if args.next().as_deref() == Some("large") { 100_000 } else { 100 };
     // Hardly any memory besides the index.
     let memory = ByteCount(8 << 20);
-    let params = Params { capacity: ByteCount(1 << 44), block_bytes: Params::BLOCK_BYTES, memory };
+    let params = Params {
+        capacity: ByteCount(1 << 44),
+        block_bytes: Params::BLOCK_BYTES,
+        memory,
+        open_files: Params::OPEN_FILES,
+    };
     let open = || Store::open(Arc::new(Folder(folder.clone())), params).unwrap();
 
     let store = open();

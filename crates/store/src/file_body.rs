@@ -535,10 +535,18 @@ impl Representation {
         }
         let path = self.place.path(Part::Body);
         let disk = &self.shared.disk;
-        let file = Arc::new(self.shared.with_file_to_spare(|| match to_write {
+        let file = self.shared.with_file_to_spare(|| match to_write {
             true => disk.open_write(&path),
             false => disk.open_read(&path),
-        })?);
+        });
+        let file = Arc::new(match file {
+            Err(error) if to_write && error.kind() == io::ErrorKind::NotFound => {
+                // Somebody has removed it: it begins anew, without what it held.
+                self.lose_all();
+                self.shared.create_body(self.place, self.length)?
+            }
+            file => file?,
+        });
         let opened = Opened { file: Arc::clone(&file), writable: to_write };
         let before = lock(&body.file).replace(opened);
         if before.is_none() {

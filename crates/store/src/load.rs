@@ -124,8 +124,9 @@ impl Shared {
         place: Place,
         counted: u32,
     ) -> Result<Arc<Representation>, Trouble> {
-        let bytes =
-            read_file(&*self.disk, &place.path(Part::Meta), META_BYTES_MAX).map_err(trouble)?;
+        let path = place.path(Part::Meta);
+        let read = || read_file(&*self.disk, &path, META_BYTES_MAX);
+        let bytes = self.with_file_to_spare(read).map_err(trouble)?;
         let meta = Meta::decode(place, &bytes).map_err(|_| Trouble::Lost { corrupt: true })?;
         let meta_bytes = units(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         let counted = u64::from(counted).saturating_mul(UNIT_BYTES);

@@ -21,7 +21,7 @@ use crate::segments::Purse;
 use crate::shared::{Shared, WriteError, lock, units};
 
 /// Ids that are promised not to be given again at a time.
-const IDS_AHEAD: u64 = 1 << 20;
+pub(crate) const IDS_AHEAD: u64 = 1 << 20;
 /// Entries looked at under one lock of the index.
 const WALK: u32 = 1 << 12;
 /// Changes that wait for a disk at most: beyond that the log is written anew when the disk allows.

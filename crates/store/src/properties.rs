@@ -125,6 +125,7 @@ impl Run {
             capacity: ByteCount(self.capacity),
             block_bytes: BLOCK,
             memory: Params::MEMORY,
+            open_files: Params::OPEN_FILES,
         };
         self.store = Some(Store::open(self.disk.clone(), params).unwrap());
     }

@@ -25,6 +25,8 @@ use crate::store::{Params, Store};
 const MARKER_BYTES_MAX: u64 = 64;
 /// Records read at a time.
 const CHUNK_RECORDS: usize = 1 << 14;
+/// Ids that a damaged log has promised at most without us knowing.
+const IDS_LOST: u64 = 1 << 40;
 /// Bytes behind the last good record that a process killed while it wrote may have left. More is
 /// damage.
 const TORN_BYTES_MAX: u64 = 1 << 20;
@@ -152,6 +154,13 @@ fn replace(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<File> {
 
 /// Removes all objects: a cache is rebuilt, never reinterpreted.
 fn empty(disk: &dyn Disk) -> Result<(), OpenError> {
+    // Segments that no log names are removed when the index is settled.
+    match disk.remove(Path::new(LOG)) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            return Err(OpenError::Prepare { path: LOG.to_owned(), source });
+        }
+        _ => {}
+    }
     for folder in 0..=u8::MAX {
         let path = folder_path(folder);
         for name in list(disk, &path)?.into_iter().map(|entry| entry.name) {
@@ -228,6 +237,10 @@ fn replay(disk: &dyn Disk, file: File, index: &mut Index) -> io::Result<Option<R
         return Ok(None);
     }
     let torn = size.saturating_sub(len);
+    if torn > 0 {
+        // What is cut off may have promised ids: all of the past stays below the new ones.
+        first_id = first_id.saturating_add(IDS_LOST);
+    }
     // What is behind is never taken for ours; it only takes room.
     let is_bad = torn > 0 && disk.set_len(&file, len).is_err();
     let file = LogFile { file: Some(file), len, crc, is_bad, ..LogFile::default() };

@@ -89,6 +89,7 @@ fn bench(capacity_units: u64) -> Bench {
         capacity: ByteCount(capacity_units * BLOCK),
         block_bytes: BLOCK as u32,
         memory: Params::MEMORY,
+        open_files: Params::OPEN_FILES,
     };
     let store = Arc::new(Store::open(Arc::clone(&disk) as Arc<dyn Disk>, params).unwrap());
     Bench { _folder: folder, disk, store }

@@ -35,8 +35,6 @@ use crate::segments::{Segment, Segments};
 use crate::store::Params;
 use crate::sweep::Sweep;
 
-/// Body files kept open for the next use; beyond that the one opened first is closed.
-const OPEN_FILES_MAX: usize = 4096;
 /// Parts of the capacity that a segment is, at most [`SEGMENT_BYTES_MAX`].
 const SEGMENTS_WANTED: u64 = 64;
 const SEGMENT_BYTES_MAX: u64 = 256 << 20;
@@ -148,7 +146,9 @@ pub(crate) struct Shared {
     pub(crate) cannot_punch: AtomicBool,
     pub(crate) scrubbing: Mutex<Scrubbing>,
     pub(crate) sweep: Mutex<Sweep>,
+    /// Body files kept open for the next use; beyond `open_files_max` the one opened first is closed.
     open_files: Mutex<VecDeque<Weak<Representation>>>,
+    open_files_max: usize,
     /// Keeps other stores off the disk.
     _lock: Lock,
 }
@@ -181,6 +181,7 @@ impl Shared {
             scrubbing: Mutex::default(),
             sweep: Mutex::default(),
             open_files: Mutex::default(),
+            open_files_max: params.open_files,
             _lock: lock,
         }
     }
@@ -386,7 +387,7 @@ impl Shared {
         let first = {
             let mut open = lock(&self.open_files);
             open.push_back(Arc::downgrade(rep));
-            if open.len() > OPEN_FILES_MAX { open.pop_front() } else { None }
+            if open.len() > self.open_files_max { open.pop_front() } else { None }
         };
         if let Some(rep) = first.and_then(|rep| rep.upgrade()) {
             rep.close_file();

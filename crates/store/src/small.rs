@@ -35,7 +35,8 @@ impl Bench {
         let root = folder.path().to_owned();
         let disk = Arc::new(FaultDisk::new(&root, Dice::seeded(1)));
         let capacity = ByteCount(capacity_units * BLOCK);
-        let params = Params { capacity, block_bytes: BLOCK as u32, memory };
+        let params =
+            Params { capacity, block_bytes: BLOCK as u32, memory, open_files: Params::OPEN_FILES };
         Self { _folder: folder, root, disk, params }
     }
 
@@ -396,6 +397,48 @@ fn a_lost_log_leaves_nothing_that_nobody_counts() {
         assert_eq!(bench.disk.allocated_bytes().unwrap(), 2 * BLOCK, "the marker and the log");
         assert_eq!(whole(&fill(&store, 1, 1000)), body(1, 1000));
     }
+}
+
+/// A log that is cut may have promised ids: what they were given to is not mistaken for new, and is
+/// taken away by the first flush while there are few files.
+#[test]
+fn what_a_cut_log_does_not_name_any_more_goes_with_the_first_flush() {
+    let bench = Bench::new(256);
+    let store = bench.open();
+    (0..20).for_each(|n| drop(fill(&store, n, 2 * BLOCK as usize)));
+    store.flush();
+    drop(store);
+    // The first record after that of the log itself promises ids.
+    bench.disk.flip_bit(std::path::Path::new("index"), 48 + 24).unwrap();
+    let store = bench.open();
+    assert_eq!(store.usage().objects, 0);
+    assert!(bench.disk.allocated_bytes().unwrap() > 40 * BLOCK);
+    drop(fill(&store, 30, 2 * BLOCK as usize));
+    store.flush();
+    assert_eq!(bench.disk.allocated_bytes().unwrap(), (2 + 2 + 1) * BLOCK, "one object is left");
+    assert_eq!(whole(&store.load(&key(30)).unwrap()), body(30, 2 * BLOCK as usize));
+}
+
+/// Each process is killed before its first flush has come to every folder.
+#[test]
+fn a_sweep_that_never_ends_comes_to_every_folder() {
+    let bench = Bench::new(256);
+    drop(bench.open());
+    let folders: Vec<_> = (0..=255u8).map(|n| bench.root.join(format!("data/{n:02x}"))).collect();
+    let orphan = |folder: &PathBuf| {
+        let name = folder.file_name().unwrap().to_str().unwrap().repeat(16);
+        folder.join(format!("{name}.{:016x}", 0))
+    };
+    for folder in &folders {
+        fs::create_dir_all(folder).unwrap();
+        fs::write(orphan(folder), [7; 10]).unwrap();
+    }
+    for _ in 0..16 {
+        let store = bench.open();
+        store.shared.sweep_folders(1);
+        let _ = store.shared.write_log();
+    }
+    assert_eq!(folders.iter().filter(|folder| orphan(folder).exists()).count(), 0);
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The store as its user sees it: create, find, remove, count.
 
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -11,7 +14,7 @@ use crate::file_body::{FileBody, map_bytes};
 use crate::index::Spot;
 use crate::log::log_bytes_max;
 use crate::meta::{self, HEAD_BYTES_MAX, UNIT_BYTES};
-use crate::names::{Key, Part, Place};
+use crate::names::{Key, MARKER, Part, Place};
 use crate::packed::PackedBody;
 use crate::record::{PACKED_BYTES_MAX, record_bytes};
 use crate::representation::{Body, Representation};
@@ -27,6 +30,9 @@ pub struct Params {
     /// Bytes of memory for representations and the bodies of small ones that are asked for often. The
     /// index (less than 100 bytes an object) comes on top, and so does what is in use.
     pub memory: ByteCount,
+    /// Body files that are kept open for their next use. What is being read or written comes on
+    /// top, and so do the segments.
+    pub open_files: usize,
 }
 
 impl Params {
@@ -34,6 +40,8 @@ impl Params {
     pub const BLOCK_BYTES: u32 = 1024 * 1024;
     /// Memory unless the configuration says otherwise: 256 MiB.
     pub const MEMORY: ByteCount = ByteCount(256 << 20);
+    /// Open files where the process may have many.
+    pub const OPEN_FILES: usize = 4096;
 }
 
 /// Figures of a store.
@@ -210,23 +218,36 @@ impl Store {
     }
 
     fn create_file(&self, place: Place, length: u64) -> Result<Body, WriteError> {
-        let (shared, path) = (&self.shared, place.path(Part::Body));
-        let disk = &shared.disk;
-        let file = shared
-            .with_file_to_spare(|| disk.create_new(&path))
-            .map_err(|error| shared.refused(CREATE, error))?;
-        if let Err(error) = disk.set_len(&file, length) {
-            // An empty file under a name that is not used again; the next start sweeps it up.
-            let _ = shared.remove_file(place, Part::Body);
-            return Err(shared.refused("size a file", error));
-        }
-        shared.note_changed();
+        let created = self.shared.create_body(place, length);
+        let file = created.map_err(|error| self.shared.refused(CREATE, error))?;
         let blocks = meta::block_count(length, self.block_bytes).unwrap_or(0);
         Ok(Body::File(FileBody::create(blocks, file)))
     }
 }
 
 impl Shared {
+    /// Makes a body file, which is one hole, and its folder when somebody has removed that alone: a
+    /// store whose marker is gone too is another matter. Blocks.
+    pub(crate) fn create_body(&self, place: Place, length: u64) -> io::Result<File> {
+        let (disk, path) = (&self.disk, place.path(Part::Body));
+        let create = || self.with_file_to_spare(|| disk.create_new(&path));
+        let file = match create() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                disk.open_read(Path::new(MARKER))?;
+                disk.create_dir(path.parent().unwrap_or(Path::new("")))?;
+                create()
+            }
+            file => file,
+        }?;
+        if let Err(error) = disk.set_len(&file, length) {
+            // An empty file under a name that is not used again; the next start sweeps it up.
+            let _ = self.remove_file(place, Part::Body);
+            return Err(error);
+        }
+        self.note_changed();
+        Ok(file)
+    }
+
     /// Makes exactly this representation a miss. Blocks.
     pub(crate) fn discard(&self, place: Place) -> bool {
         let mut index = self.index_mut();

@@ -68,8 +68,12 @@ fn simulate(trace: &[Ask], policy: &mut dyn Policy) -> Score {
 
 fn run_store(folder: &Path, trace: &[Ask]) -> Score {
     let _ = std::fs::remove_dir_all(folder);
-    let params =
-        Params { capacity: ByteCount(CAPACITY), block_bytes: BLOCK, memory: ByteCount(64 << 20) };
+    let params = Params {
+        capacity: ByteCount(CAPACITY),
+        block_bytes: BLOCK,
+        memory: ByteCount(64 << 20),
+        open_files: Params::OPEN_FILES,
+    };
     let store = Store::open(Arc::new(Folder(folder.to_owned())), params).unwrap();
     let block = vec![7; BLOCK as usize];
     let mut score = Score::default();
