@@ -10,7 +10,7 @@ use http_cache::{CacheStatus, Forward, ProxyError, proxy_status};
 use serve::{Body, BodyError, Piece, Source};
 
 use crate::state::Edge;
-use crate::upstream::{Answer, Reading};
+use crate::upstream::{Answer, Lent};
 
 /// A short text of our own. Never kept by other caches.
 pub(crate) fn text(status: StatusCode, words: &str) -> Response<Body> {
@@ -92,7 +92,7 @@ pub(crate) fn passed(
     cache_status: CacheStatus,
 ) -> Response<Body> {
     let sent = edge.counters.sent.clone();
-    let body = Passing { reading: answer.body, sent };
+    let body = Passing { lent: Lent::new(answer.body), sent };
     streamed(edge, answer.parts, body, method, cache_status)
 }
 
@@ -122,13 +122,13 @@ pub(crate) fn streamed(
 }
 
 struct Passing {
-    reading: Reading,
+    lent: Lent,
     sent: rt::metrics::Counter,
 }
 
 impl Source for Passing {
     async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
-        match self.reading.next().await {
+        match self.lent.next().await {
             Ok(data) => data.map(|data| {
                 self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
                 Ok(Piece::Bytes(data))

@@ -29,7 +29,7 @@ use crate::pour;
 use crate::reader::Reader;
 use crate::slot::Slot;
 use crate::state::{Edge, Object};
-use crate::upstream::Reading;
+use crate::upstream::{Lent, Reading};
 
 /// How long nothing more of an object is stored after its disk failed, milliseconds.
 pub(crate) const DISK_TROUBLE_MS: u64 = 10_000;
@@ -381,7 +381,7 @@ impl Filling {
         let at = state.fill.geometry().start_of(block);
         if let Some(slot) = state.slots.get(&block) {
             let ready = VecDeque::from([slot.take(), data]);
-            state.rest = Some(Rest { at, ready, body, master });
+            state.rest = Some(Rest { at, ready, body: Lent::new(body), master });
         }
     }
 

@@ -16,7 +16,7 @@ use rt::clock;
 
 use crate::filling::Filling;
 use crate::pour;
-use crate::upstream::Reading;
+use crate::upstream::Lent;
 use crate::upstream::turns::Urgency;
 
 /// An answer that was to be stored and could not be, from its first byte that is not held on.
@@ -26,7 +26,7 @@ pub(crate) struct Rest {
     pub(crate) at: u64,
     /// What was read already.
     pub(crate) ready: VecDeque<Bytes>,
-    pub(crate) body: Reading,
+    pub(crate) body: Lent,
     pub(crate) master: MasterId,
 }
 
@@ -68,13 +68,18 @@ impl Past {
                     let master = self.master()?;
                     match pour::ask(&self.filling, master, &range, Urgency::Blocked).await {
                         Ok((body, at)) => {
-                            self.coming = Some(Rest { at, ready: VecDeque::new(), body, master });
+                            let (ready, body) = (VecDeque::new(), Lent::new(body));
+                            self.coming = Some(Rest { at, ready, body, master });
                             continue;
                         }
                         Err(why) => (master, why),
                     }
                 }
             };
+            if why == Failure::Client {
+                // It came back too late: others have its place.
+                return Err(why);
+            }
             self.filling.object.project.sources.handle_failed(master, why, clock::now());
             self.coming = None;
             self.tried.push(master);

@@ -349,12 +349,15 @@ impl Sources {
         if is_change {
             let url = self.get(source).map_or("-", |m| m.url());
             let code = if let Failure::Status(code) = why { Some(code) } else { None };
+            let is_tls = matches!(why, Failure::Tls | Failure::TlsCertificate);
+            let tls = self.get(source).filter(|_| is_tls).and_then(|m| m.trouble());
             tracing::warn!(
                 project,
                 master = name,
                 url,
                 why = word,
                 code,
+                tls,
                 "a master is bad: others are asked first until it answers well"
             );
         }

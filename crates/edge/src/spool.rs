@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::project::Project;
 use crate::state::{BufferPermit, Edge, Object};
-use crate::upstream::Reading;
+use crate::upstream::{Lent, Reading};
 
 /// An answer that takes longer than this is not gathered any further: its buffer is for others.
 const GATHER_MAX: Duration = Duration::from_secs(30);
@@ -198,7 +198,7 @@ pub(crate) struct Tail {
     /// Bytes it has.
     at: usize,
     /// Where it goes on.
-    rest: Option<Reading>,
+    rest: Option<Lent>,
     sent: Counter,
 }
 
@@ -233,7 +233,7 @@ impl Source for Tail {
                     }
                     Some(Handed::Over | Handed::Stored(_)) => return None,
                     Some(Handed::Rest(reading)) => {
-                        self.rest = Some(reading.take()?);
+                        self.rest = Some(Lent::new(reading.take()?));
                         // What was gathered has been taken.
                         (state.bytes, state.permit) = (Vec::new(), None);
                         continue;

@@ -2,7 +2,8 @@
 //!
 //! A request takes a turn ([`turns`]: so many at once for each source), then a connection: a kept
 //! one ([`pool`]) or a new one ([`connect`], [`tls`]), whichever is there first. Its answer is
-//! read ([`reading`]) at the source's [`pace`], and the connection goes back to the pool.
+//! read ([`reading`]) at the source's [`pace`], and the connection goes back to the pool. What one client
+//! alone reads is [`lent`] to it.
 //!
 //! Patience is bounded everywhere: for a turn, a connection, the head of an answer, each pause of a
 //! body. A GET or HEAD whose connection ended before an answer is sent once more over a new one; other
@@ -11,6 +12,7 @@
 pub(crate) mod connect;
 pub(crate) mod destination;
 pub(crate) mod endpoint;
+pub(crate) mod lent;
 pub(crate) mod pace;
 pub(crate) mod pool;
 pub(crate) mod reading;
@@ -37,6 +39,7 @@ use crate::params::Timeouts;
 use crate::project::Project;
 use connect::{HEDGE_AFTER, connect};
 use endpoint::Endpoint;
+pub(crate) use lent::Lent;
 use pool::{Connection, Outgoing};
 pub(crate) use reading::Reading;
 use tls::Tls;

@@ -18,7 +18,8 @@ pub enum Failure {
     /// As many requests as it may have are under way, and none ended in time.
     #[error("busy")]
     Busy,
-    /// The client's own content broke off or paused for too long.
+    /// The client's own content broke off or paused for too long, or it took nothing of an answer that
+    /// is for it alone while others waited for its place at the source.
     #[error("client")]
     Client,
     /// The answer did not begin within the first-byte timeout.

@@ -93,7 +93,13 @@ async fn attempt(endpoint: &Endpoint, tls: &Tls, address: SocketAddr) -> Attempt
     let _ = stream.set_nodelay(true);
     let connection = match name {
         None => begin(stream).await,
-        Some(name) => begin(tls.connect(stream, name.clone()).await?).await,
+        Some(name) => match tls.connect(stream, name.clone()).await {
+            Ok(stream) => begin(stream).await,
+            Err((why, words)) => {
+                endpoint.note_trouble(words);
+                return Err(why);
+            }
+        },
     }?;
     endpoint.opened.inc();
     Ok(connection)

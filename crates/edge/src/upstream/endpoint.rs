@@ -58,6 +58,8 @@ pub(crate) struct Endpoint {
     idle: Gauge,
     /// What it was last asked for: its probes ask for that.
     last: Mutex<Option<Target>>,
+    /// What was wrong with its TLS last, for people.
+    trouble: Mutex<Option<String>>,
 }
 
 impl Endpoint {
@@ -78,6 +80,7 @@ impl Endpoint {
             names_otherwise: AtomicBool::new(false),
             idle: metrics.gauge(&edge::UPSTREAM_IDLE, &labels),
             last: Mutex::default(),
+            trouble: Mutex::default(),
             definition,
         })
     }
@@ -105,6 +108,16 @@ impl Endpoint {
     /// What it was last asked for.
     pub(crate) fn last_asked(&self) -> Option<Target> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is wrong with its TLS.
+    pub(crate) fn note_trouble(&self, words: String) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
+    }
+
+    /// What was wrong with its TLS last.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Closes connections that nobody needs; gives how many are kept.

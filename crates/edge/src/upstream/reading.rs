@@ -12,7 +12,7 @@ use rt::clock;
 
 use super::endpoint::Endpoint;
 use super::pool::Connection;
-use super::turns::Turn;
+use super::turns::{Turn, Turns};
 
 /// So much of a body that nobody wants is read all the same: it costs less than a connection.
 const DRAIN_BYTES_MAX: u64 = 64 << 10;
@@ -46,6 +46,11 @@ impl Reading {
         let endpoint = Arc::clone(endpoint);
         let (carried, pause) = (0, Duration::ZERO);
         Self { body: Some(body), patience, endpoint, connection, turn: Some(turn), carried, pause }
+    }
+
+    /// The places of its source, of which it has one.
+    pub(super) fn turns(&self) -> &Arc<Turns> {
+        &self.endpoint.turns
     }
 
     /// The next bytes; `None` at the end of a whole body.

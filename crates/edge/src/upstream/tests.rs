@@ -373,7 +373,11 @@ async fn a_certificate_is_verified_for_the_host_that_is_asked_for() {
         };
         let (served, answered) = tokio::join!(served, get(&upstream, &project, 0));
         match want {
-            Some(why) => assert_eq!(answered.unwrap_err(), why, "{what}"),
+            Some(why) => {
+                assert_eq!(answered.unwrap_err(), why, "{what}");
+                let words = project.sources.get(0).unwrap().trouble().unwrap();
+                assert!(words.contains("certificate"), "{what}: {words}");
+            }
             None => {
                 assert_eq!(read(&mut answered.unwrap()).await, 5, "{what}");
                 let authority = origin.listener.local_addr().unwrap().to_string();
@@ -408,4 +412,30 @@ fn a_file_of_authorities_that_is_of_no_use_is_refused() {
     let block = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     std::fs::write(&file, block).unwrap();
     assert!(matches!(Tls::new(Some(&file)), Err(CaError::Unusable(..))));
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_loses_its_place_to_others() {
+    let (origin, upstream) = (Origin::new().await, upstream(None));
+    let limited = Master { requests_max: Some(1), ..nodemap::testing::master(&origin.url) };
+    let project = project(&[limited]);
+    let large = 1 << 20;
+    let served = async {
+        let mut stream = origin.accept().await;
+        head(&mut stream).await;
+        answer(&mut stream, large, large / 2).await;
+        stream
+    };
+    let (_kept, answered) = tokio::join!(served, get(&upstream, &project, 0));
+    let mut first = Lent::with_patience(answered.unwrap().body, Duration::from_millis(80));
+    assert!(first.next().await.unwrap().is_some());
+    let served = async {
+        let mut stream = origin.accept().await;
+        head(&mut stream).await;
+        answer(&mut stream, 7, 7).await;
+        stream
+    };
+    let (_stream, second) = tokio::join!(served, get(&upstream, &project, 0));
+    assert_eq!(read(&mut second.unwrap()).await, 7);
+    assert_eq!(first.next().await.unwrap_err(), Failure::Client);
 }

@@ -58,15 +58,18 @@ impl Tls {
         Ok(Self { own, config: OnceCell::new() })
     }
 
-    /// Speaks TLS over a connection with the host whose certificate has `name`.
+    /// Speaks TLS over a connection with the host whose certificate has `name`. A failure comes with
+    /// what exactly is wrong, for people.
     pub(crate) async fn connect(
         &self,
         stream: TcpStream,
         name: ServerName<'static>,
-    ) -> Result<TlsStream<TcpStream>, Failure> {
-        let config = self.config.get_or_try_init(|| config(self.own.clone())).await?;
-        let connector = TlsConnector::from(Arc::clone(config));
-        connector.connect(name, stream).await.map_err(|error| failure_of(&error))
+    ) -> Result<TlsStream<TcpStream>, (Failure, String)> {
+        let roots = || (Failure::Tls, "no roots".to_owned());
+        let config = self.config.get_or_try_init(|| config(self.own.clone())).await;
+        let connector = TlsConnector::from(Arc::clone(config.map_err(|_| roots())?));
+        let connecting = connector.connect(name, stream).await;
+        connecting.map_err(|error| (failure_of(&error), error.to_string()))
     }
 }
 
