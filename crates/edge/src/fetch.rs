@@ -27,6 +27,7 @@ use crate::hedge;
 use crate::home::{self, Elsewhere};
 use crate::pour;
 use crate::project::Project;
+use crate::purge::Verdict;
 use crate::question::{Question, first_range};
 use crate::reader::Reader;
 use crate::spool::{self, Draft, End};
@@ -136,6 +137,9 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
                 continue;
             }
         };
+        if is_purged(edge, &ask) {
+            return (Outcome::Again, None);
+        }
         // It may have been the spare one.
         let (master, status) = (answer.master, answer.parts.status);
         if !question.is_answered_by(&answer.reply()) {
@@ -199,6 +203,9 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
             }
         }
     }
+    if is_purged(edge, &ask) {
+        return (Outcome::Again, None);
+    }
     match worst {
         // Nothing that may be served stale takes part in a quarrel of masters.
         Some(Trouble::Other(answer)) if !ask.stale_on_error => {
@@ -211,6 +218,12 @@ pub(crate) async fn fetch(edge: &Arc<Edge>, ask: Ask, flight: &Flight) -> Answer
         }
         worst => no_help(edge, &ask, worst),
     }
+}
+
+/// Whether what is held was purged since it was looked at. No answer may confirm it then: a question
+/// that had to wait for its turn is asked after the purge, under the validator of before.
+fn is_purged(edge: &Edge, ask: &Ask) -> bool {
+    ask.held.as_ref().is_some_and(|held| edge.verdict(held) == Verdict::Gone)
 }
 
 /// Each master once; one that is being skipped only while there is nothing to tell the client; one

@@ -63,7 +63,6 @@ mod upstream;
 mod variants;
 
 pub use params::{Params, StoreParams, Timeouts};
-pub use purge::FileError as PurgeFileError;
 pub use shell::{Bound, Error, bind, bind_on, run};
 pub use stores::StoresError;
 pub use upstream::tls::CaError;

@@ -30,9 +30,12 @@ use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Metrics, clock};
 
 pub(crate) use desk::answer;
-pub use file::FileError;
+pub(crate) use file::FileError;
 use table::Table;
 pub(crate) use table::{Mark, Mode, Scope};
+
+/// A full list folds purges that are older than this, milliseconds: a day.
+const FOLD_AFTER_MS: u64 = 86_400_000;
 
 /// What purges say of something held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,8 +53,8 @@ pub(crate) enum Verdict {
 pub(crate) enum PurgeError {
     /// The list is full.
     #[error(
-        "there are {} purges already: purge a prefix or a whole project, which takes the place of \
-         all that lie in it",
+        "there are {} purges of the last day already: purge a prefix or a whole project, which takes \
+         the place of all that lie in it",
         table::PURGES_MAX
     )]
     Full,
@@ -80,9 +83,9 @@ pub(crate) struct Purges {
 
 impl Purges {
     /// The purges that were kept in `state_dir`.
-    pub(crate) fn open(state_dir: &Path, metrics: &Metrics) -> Result<Self, FileError> {
+    pub(crate) fn open(state_dir: &Path, metrics: &Metrics) -> Self {
         let file = file::path(state_dir);
-        let (table, latest_ms) = file::load(&file)?;
+        let (table, latest_ms) = file::load(&file).unwrap_or_else(|error| lost(&file, &error));
         let purges = Self {
             any: AtomicBool::new(!table.is_empty()),
             latest_ms: AtomicU64::new(latest_ms),
@@ -95,7 +98,7 @@ impl Purges {
             dropped: metrics.counter(&metric::PURGED, &[Mode::Hard.as_str()]),
         };
         purges.show();
-        Ok(purges)
+        purges
     }
 
     fn show(&self) {
@@ -105,6 +108,11 @@ impl Purges {
     /// Purges in effect.
     pub(crate) fn count(&self) -> usize {
         self.table.load().len()
+    }
+
+    /// When the list was lost, unix milliseconds: what was asked for before is not used.
+    pub(crate) fn lost_ms(&self) -> Option<u64> {
+        self.table.load().lost_ms()
     }
 
     /// When the latest was asked for, unix milliseconds by the clock of then.
@@ -157,13 +165,16 @@ impl Purges {
         let at_ms = clock::now().wall_ms;
         let order_ms = self.stamp(at_ms).max(self.latest_ms.load(Ordering::Acquire));
         let mark = Mark { at_ms, order_ms, seq };
-        let table = self.table.load().with(project, scope, mode, mark).ok_or(PurgeError::Full)?;
-        let written = file::save(&self.file, &table, order_ms);
+        let table = with_room(&self.table.load(), project, scope, mode, mark);
+        let table = table.ok_or(PurgeError::Full)?;
         // From here on questions are stamped above it; then it is looked at.
         self.floor_ms.fetch_max(order_ms.saturating_add(1), Ordering::AcqRel);
-        self.table.store(Arc::new(table));
+        let table = Arc::new(table);
+        self.table.store(Arc::clone(&table));
         self.any.store(true, Ordering::Release);
         self.show();
+        // The disk takes its time, in which what is to go would be confirmed.
+        let written = file::save(&self.file, &table, order_ms);
         written.map(|()| mark).map_err(PurgeError::Unwritten)
     }
 
@@ -174,12 +185,63 @@ impl Purges {
     }
 }
 
+/// The list after one that cannot be read. What was purged by that must not come back, and nobody
+/// knows what it was, so nothing is used that was asked for before: a cache is rebuilt, never guessed.
+fn lost(file: &Path, error: &FileError) -> (Table, u64) {
+    let now_ms = clock::now().wall_ms;
+    let table = Table::after_loss(Some(now_ms));
+    let error: &dyn std::error::Error = error;
+    let aside = file::set_aside(file);
+    let aside = aside.map_or_else(|error| error.to_string(), |path| path.display().to_string());
+    tracing::error!(
+        error,
+        aside,
+        "the list of purges is lost: all that is held counts as purged and is fetched again when it \
+         is asked for"
+    );
+    if let Err(error) = file::save(file, &table, now_ms) {
+        tracing::warn!(%error, "the list of purges cannot be written");
+    }
+    (table, now_ms)
+}
+
+/// The list with one more. When it is full, old ones of the project that has most are folded into one
+/// first: soft ones, which costs little; else hard ones too.
+fn with_room(
+    table: &Table,
+    project: &Name,
+    scope: &Scope,
+    mode: Mode,
+    mark: Mark,
+) -> Option<Table> {
+    if let Some(next) = table.with(project, scope, mode, mark) {
+        return Some(next);
+    }
+    let before_ms = mark.order_ms.saturating_sub(FOLD_AFTER_MS);
+    let mut table = table.clone();
+    for folding in [Mode::Soft, Mode::Hard] {
+        let Some((folded, of)) = table.folded(folding, before_ms) else { continue };
+        let (of, mode_of) = (of.as_str(), folding.as_str());
+        tracing::warn!(
+            project = of,
+            mode = mode_of,
+            "the list of purges is full: those older than a day count for all of the project that was \
+             not confirmed since"
+        );
+        if let Some(next) = folded.with(project, scope, mode, mark) {
+            return Some(next);
+        }
+        table = folded;
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn open(dir: &Path) -> Purges {
-        Purges::open(dir, &Metrics::new()).unwrap()
+        Purges::open(dir, &Metrics::new())
     }
 
     fn name(text: &str) -> Name {
@@ -219,5 +281,45 @@ mod tests {
         let result = purges.add(&name("p"), &Scope::Project, Mode::Soft, 1);
         assert!(matches!(result, Err(PurgeError::Unwritten(_))), "{result:?}");
         assert_eq!(purges.verdict(&name("p"), "/a", 1), Verdict::Stale);
+    }
+
+    #[test]
+    fn a_list_that_is_lost_is_taken_for_one_that_had_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("edge-purges.json");
+        std::fs::write(&file, "{\"format\": 1,").unwrap();
+        let purges = open(dir.path());
+        let lost_ms = purges.lost_ms().unwrap();
+        let verdict = |purges: &Purges, asked_ms| purges.verdict(&name("p"), "/a", asked_ms);
+        assert_eq!((purges.count(), verdict(&purges, lost_ms)), (0, Verdict::Gone));
+        let later = purges.stamp(0);
+        assert_eq!(verdict(&purges, later), Verdict::Keep);
+        // What was there is kept for people, and the loss is remembered.
+        assert_eq!(std::fs::read(file.with_extension("json.unread")).unwrap(), b"{\"format\": 1,");
+        let again = open(dir.path());
+        assert_eq!((again.lost_ms(), verdict(&again, lost_ms)), (Some(lost_ms), Verdict::Gone));
+        assert!(again.stamp(0) > lost_ms);
+        again.add(&name("p"), &Scope::Project, Mode::Soft, 1).unwrap();
+        assert_eq!(open(dir.path()).lost_ms(), Some(lost_ms));
+    }
+
+    #[test]
+    fn a_full_list_folds_what_is_older_than_a_day() {
+        let (day, now) = (FOLD_AFTER_MS, 10 * FOLD_AFTER_MS);
+        let mark = |at| Mark { at_ms: at, order_ms: at, seq: 0 };
+        let url = |n: u64| Scope::Url(format!("/{n}"));
+        let mut table = Table::default();
+        for n in 0..table::PURGES_MAX as u64 {
+            let at = if n < 10 { n } else { now - n };
+            table.put(&name("p"), &url(n), Mode::Hard, mark(at));
+        }
+        let add = |table: &Table, now| {
+            with_room(table, &name("p"), &Scope::Url("/new".into()), Mode::Hard, mark(now))
+        };
+        let next = add(&table, now).unwrap();
+        assert_eq!(next.len(), table::PURGES_MAX - 10 + 2);
+        assert_eq!(next.verdict(&name("p"), "/9", 9, u64::MAX), Verdict::Gone);
+        assert!(add(&table, 0).is_none(), "all are of the last day");
+        assert_eq!(add(&table, now + day).unwrap().len(), 2);
     }
 }

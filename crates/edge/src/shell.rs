@@ -31,7 +31,7 @@ use crate::memo::Memos;
 use crate::params::Params;
 use crate::probe;
 use crate::project::Projects;
-use crate::purge::{self, FileError, Purges};
+use crate::purge::{self, Purges};
 use crate::state::Edge;
 use crate::stores::{Stores, StoresError};
 use crate::upstream::Upstream;
@@ -54,9 +54,6 @@ pub enum Error {
     /// A store cannot be opened.
     #[error(transparent)]
     Store(#[from] StoresError),
-    /// What was purged cannot be known.
-    #[error(transparent)]
-    Purges(#[from] FileError),
     /// The certificates of `upstream_ca` cannot be used.
     #[error(transparent)]
     Ca(#[from] CaError),
@@ -102,7 +99,7 @@ pub async fn bind_on(
     let state_dir = context.state_dir.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let stores = Stores::open(&disks, memory, disk_of, &metrics)?;
-        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)?))
+        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)))
     });
     let (stores, purges) = opening.await.map_err(|_| Error::Interrupted)??;
     let disk_bytes = params.stores.iter().map(|s| s.size.0).fold(0, u64::saturating_add);
@@ -303,7 +300,11 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         "fills_in_flight": edge.fillings.count(),
         "block_buffers_free": edge.buffers.available_permits(),
         "groups": edge.groups.status(),
-        "purges": { "active": edge.purges.count(), "newest": edge.purges.newest_at_ms().map(utc) },
+        "purges": {
+            "active": edge.purges.count(),
+            "newest": edge.purges.newest_at_ms().map(utc),
+            "list_lost": edge.purges.lost_ms().map(utc),
+        },
         "stores": edge.stores.status(),
         "masters": by_name,
     })

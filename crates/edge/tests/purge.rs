@@ -8,8 +8,9 @@ mod support;
 use std::path::Path;
 use std::sync::Arc;
 
+use model::ByteCount;
 use serde_json::{Value, json};
-use support::edge::{Edge, HOST, OTHER_HOST, two_projects};
+use support::edge::{Edge, HOST, OTHER_HOST, node_map, two_projects};
 use support::origin::{Item, Origin};
 use support::{BLOCK, assert_same, content};
 use tokio::sync::Semaphore;
@@ -243,5 +244,37 @@ async fn a_purge_of_a_url_covers_its_variants() {
         }
         assert_eq!(master.asked().len(), asked);
     }
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_question_that_waited_for_its_turn_does_not_bring_back_what_was_purged_meanwhile() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let (old, new) = (content(1, LENGTH), content(2, LENGTH));
+    let item =
+        |body: &[u8]| Item { cache_control: Some("max-age=0"), ..Item::new(body.to_vec(), "same") };
+    let gate = Arc::new(Semaphore::new(0));
+    master.put("/a", item(&old));
+    let busy = Item { gate: Some((0, Arc::clone(&gate))), ..Item::new(content(3, 10), "b1") };
+    master.put("/busy", busy);
+    let mut map = node_map(1, &[master.address]);
+    for one in map.map.projects.values_mut().flat_map(|p| p.masters.values_mut()) {
+        one.requests_max = Some(1);
+    }
+    let edge = Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await;
+    assert_same(&edge.get("/a", &[]).await.body, &old);
+
+    let holds = edge.send("/busy", &[]).await;
+    master.wait_asked(2).await;
+    let waits = edge.send("/a", &[]).await;
+    while edge.status()["edge"]["masters"]["videolan"][0]["queued"] != 1 {
+        tokio::task::yield_now().await;
+    }
+    master.put("/a", item(&new));
+    purge(&edge, url("/a")).await;
+    gate.add_permits(1);
+    assert_eq!(holds.reply().await.status, 200);
+    assert_same(&waits.reply().await.body, &new);
+    assert_same(&edge.get("/a", &[]).await.body, &new);
     edge.stop().await;
 }

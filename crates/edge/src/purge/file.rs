@@ -17,20 +17,15 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why the list cannot be read or written.
 #[derive(Debug, thiserror::Error)]
-pub enum FileError {
+pub(crate) enum FileError {
     /// The system refused to read it.
-    #[error("cannot read the list of purges {0}: check its owner and its disk")]
+    #[error("cannot read the list of purges {0}")]
     Read(PathBuf, #[source] io::Error),
-    /// It is damaged. Without it, what was purged could come back.
-    #[error(
-        "the list of purges {0} is damaged: move it away and start again, then purge once more what \
-         must not come back"
-    )]
+    /// It is damaged.
+    #[error("the list of purges {0} is damaged")]
     Damaged(PathBuf, #[source] serde_json::Error),
     /// Written by a newer Cacheboy.
-    #[error(
-        "the list of purges {0} has format {1}, this program reads {FORMAT}: upgrade this host"
-    )]
+    #[error("the list of purges {0} has format {1}, this program reads {FORMAT}")]
     Newer(PathBuf, u32),
     /// The system refused to write it.
     #[error("cannot write the list of purges {0}: check its folder and its disk")]
@@ -46,6 +41,8 @@ struct Head {
 struct Document {
     format: u32,
     latest_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lost_ms: Option<u64>,
     purges: Vec<Line>,
 }
 
@@ -78,11 +75,18 @@ pub(super) fn load(path: &Path) -> Result<(Table, u64), FileError> {
     }
     let mut document: Document = serde_json::from_slice(&bytes).map_err(damaged)?;
     document.purges.sort_by_key(|line| line.order_ms);
-    let mut table = Table::default();
+    let mut table = Table::after_loss(document.lost_ms);
     for Line { project, scope, mode, at_ms, order_ms } in document.purges {
         table.put(&project, &scope, mode, Mark { at_ms, order_ms, seq: 0 });
     }
     Ok((table, document.latest_ms))
+}
+
+/// Puts a list that cannot be read out of the way, for people to look at.
+pub(super) fn set_aside(path: &Path) -> io::Result<PathBuf> {
+    let aside = path.with_extension("json.unread");
+    std::fs::rename(path, &aside)?;
+    Ok(aside)
 }
 
 /// Writes the list and the latest stamp.
@@ -95,7 +99,7 @@ pub(super) fn save(path: &Path, table: &Table, latest_ms: u64) -> Result<(), Fil
         order_ms: mark.order_ms,
     };
     let purges = table.all().map(line).collect();
-    let document = Document { format: FORMAT, latest_ms, purges };
+    let document = Document { format: FORMAT, latest_ms, lost_ms: table.lost_ms(), purges };
     let written = serde_json::to_vec_pretty(&document).map_err(io::Error::other);
     written
         .and_then(|bytes| rt::file::write_atomic(path, &bytes))

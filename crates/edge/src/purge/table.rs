@@ -126,6 +126,25 @@ impl OfProject {
         }
     }
 
+    /// Makes `latest` a purge of the whole, and takes out what that makes needless.
+    fn fold(&mut self, mode: Mode, latest: Mark) {
+        let is_younger = |mark: &Mark| mark.order_ms > latest.order_ms;
+        let clean = |marks: &mut Marks| {
+            marks.soft = marks.soft.filter(is_younger);
+            if mode == Mode::Hard {
+                marks.hard = marks.hard.filter(is_younger);
+            }
+            marks.each().next().is_some()
+        };
+        self.prefixes.retain(|_, marks| clean(marks));
+        self.urls.retain(|_, marks| clean(marks));
+        clean(&mut self.whole);
+        match mode {
+            Mode::Soft => self.whole.soft.get_or_insert(latest),
+            Mode::Hard => self.whole.hard.get_or_insert(latest),
+        };
+    }
+
     /// All marks that cover `target`.
     fn covering<'a>(&'a self, target: &'a str) -> impl Iterator<Item = &'a Marks> {
         let whole = iter::once(&self.whole);
@@ -160,12 +179,26 @@ impl OfProject {
 
 /// All purges. Never changed: a new one makes a new list.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table(BTreeMap<Name, OfProject>);
+pub(crate) struct Table {
+    of: BTreeMap<Name, OfProject>,
+    /// An earlier list was lost: whatever was asked for at this moment or before may have been purged.
+    lost_ms: Option<u64>,
+}
 
 impl Table {
+    /// An empty list after one that was lost at `lost_ms`, if one was.
+    pub(crate) fn after_loss(lost_ms: Option<u64>) -> Self {
+        Self { lost_ms, ..Self::default() }
+    }
+
+    /// When an earlier list was lost.
+    pub(crate) fn lost_ms(&self) -> Option<u64> {
+        self.lost_ms
+    }
+
     /// Every purge.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Name, Scope, Mode, Mark)> {
-        self.0.iter().flat_map(|(project, of)| {
+        self.of.iter().flat_map(|(project, of)| {
             of.all().flat_map(move |(scope, marks)| {
                 marks.each().map(move |(mode, mark)| (project, scope.clone(), mode, mark))
             })
@@ -173,7 +206,7 @@ impl Table {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.all().next().is_none()
+        self.lost_ms.is_none() && self.all().next().is_none()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -182,7 +215,7 @@ impl Table {
 
     /// The highest place in the order.
     pub(crate) fn newest_ms(&self) -> Option<u64> {
-        self.all().map(|(_, _, _, mark)| mark.order_ms).max()
+        self.all().map(|(_, _, _, mark)| mark.order_ms).chain(self.lost_ms).max()
     }
 
     /// When the latest was asked for.
@@ -206,9 +239,23 @@ impl Table {
         fits.then_some(next)
     }
 
+    /// The list with all of a mode up to `before_ms` as one purge of the whole project, which is as
+    /// old as the latest of them: of the project that has most purges. What was confirmed since is as
+    /// it was; what was not, may be purged without need, and never too little. `None`: there are none.
+    pub(crate) fn folded(&self, mode: Mode, before_ms: u64) -> Option<(Self, Name)> {
+        let size = |of: &OfProject| of.prefixes.len().saturating_add(of.urls.len());
+        let (project, of) = self.of.iter().max_by_key(|(_, of)| size(of))?;
+        let marks = of.prefixes.values().chain(of.urls.values()).flat_map(Marks::each);
+        let old = marks.filter(|(m, mark)| *m == mode && mark.order_ms <= before_ms);
+        let latest = old.map(|(_, mark)| mark).max_by_key(|mark| mark.order_ms)?;
+        let mut next = self.clone();
+        next.of.get_mut(project)?.fold(mode, latest);
+        Some((next, project.clone()))
+    }
+
     /// Adds one that is not older than what it covers.
     pub(crate) fn put(&mut self, project: &Name, scope: &Scope, mode: Mode, mark: Mark) {
-        let of = self.0.entry(project.clone()).or_default();
+        let of = self.of.entry(project.clone()).or_default();
         let marks = match scope {
             Scope::Project => {
                 of.forget("", mode);
@@ -232,10 +279,14 @@ impl Table {
         asked_ms: u64,
         trusted_ms: u64,
     ) -> Verdict {
-        let Some(of) = self.0.get(project) else { return Verdict::Keep };
+        let is_older = |order_ms| asked_ms <= order_ms || asked_ms > trusted_ms;
+        if self.lost_ms.is_some_and(is_older) {
+            return Verdict::Gone;
+        }
+        let Some(of) = self.of.get(project) else { return Verdict::Keep };
         let mut verdict = Verdict::Keep;
         for (mode, mark) in of.covering(target).flat_map(Marks::each) {
-            if asked_ms <= mark.order_ms || asked_ms > trusted_ms {
+            if is_older(mark.order_ms) {
                 match mode {
                     Mode::Hard => return Verdict::Gone,
                     Mode::Soft => verdict = Verdict::Stale,
@@ -247,7 +298,7 @@ impl Table {
 
     /// Whether a purge with a number above `seq` covers `target`.
     pub(crate) fn has_since(&self, project: &Name, target: &str, seq: u64) -> bool {
-        let marks = self.0.get(project).into_iter().flat_map(|of| of.covering(target));
+        let marks = self.of.get(project).into_iter().flat_map(|of| of.covering(target));
         marks.flat_map(Marks::each).any(|(_, mark)| mark.seq > seq)
     }
 }
@@ -352,5 +403,29 @@ mod tests {
         assert!(wider.unwrap().with(&name("p"), &more, Mode::Hard, mark(1 << 41)).is_some());
         let long = Scope::Url("/".repeat(TARGET_BYTES_MAX + 1));
         assert!(Table::default().with(&name("p"), &long, Mode::Hard, mark(1)).is_none());
+    }
+
+    #[test]
+    fn old_purges_fold_into_one_that_is_no_younger_than_they_are() {
+        let mut table = Table::default();
+        for n in 1..=20u64 {
+            let mode = if n % 2 == 0 { Mode::Soft } else { Mode::Hard };
+            table.put(&name("p"), &Scope::Url(format!("/{n}")), mode, mark(n));
+        }
+        table.put(&name("q"), &Scope::Url("/a".into()), Mode::Hard, mark(3));
+        let verdict = |table: &Table, url: &str, at| table.verdict(&name("p"), url, at, u64::MAX);
+        let (soft, project) = table.folded(Mode::Soft, 11).unwrap();
+        assert_eq!((project, soft.len()), (name("p"), 21 - 5 + 1));
+        assert_eq!(verdict(&soft, "/other", 10), Verdict::Stale);
+        assert_eq!(verdict(&soft, "/other", 11), Verdict::Keep, "asked for since");
+        assert_eq!(verdict(&soft, "/9", 9), Verdict::Gone, "hard ones stay what they are");
+        assert_eq!(verdict(&soft, "/12", 12), Verdict::Stale, "younger ones stay");
+        let (hard, _) = soft.folded(Mode::Hard, 11).unwrap();
+        // One for all, those above 11, and the one of the other project.
+        assert_eq!(hard.len(), 1 + 9 + 1);
+        assert_eq!(verdict(&hard, "/other", 11), Verdict::Gone);
+        assert_eq!(verdict(&hard, "/other", 12), Verdict::Keep);
+        assert_eq!(hard.verdict(&name("q"), "/b", 0, u64::MAX), Verdict::Keep);
+        assert!(hard.folded(Mode::Hard, 11).is_none());
     }
 }
