@@ -250,6 +250,10 @@ async fn respond(
 /// this host cannot send that anywhere without asking first (Fetch Standard, CORS-preflight).
 async fn act(request: Request<Incoming>, path: &str, status: &StatusBoard) -> (StatusCode, Value) {
     let refuse = |code, words: &str| (code, json!({ "format": 1, "error": words }));
+    if request.headers().contains_key(header::ORIGIN) {
+        // The check below does not stop a page whose own name was made to point here.
+        return refuse(StatusCode::FORBIDDEN, "not from a web page: use cacheboy or curl");
+    }
     if request.headers().get(header::CONTENT_TYPE).is_none_or(|kind| kind != JSON) {
         return refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "send content-type: application/json");
     }
@@ -328,6 +332,10 @@ mod tests {
         for (head, code) in [
             ("GET /echo HTTP/1.1\r\nhost: a\r\n", 405),
             ("POST /echo HTTP/1.1\r\nhost: a\r\ncontent-type: text/plain\r\n", 415),
+            (
+                "POST /echo HTTP/1.1\r\nhost: a\r\norigin: http://a\r\ncontent-type: application/json\r\n",
+                403,
+            ),
         ] {
             let mut stream = TcpStream::connect(free).await.unwrap();
             let request = format!("{head}connection: close\r\ncontent-length: 0\r\n\r\n");
