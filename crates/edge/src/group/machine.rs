@@ -258,6 +258,10 @@ impl<V: Clone + PartialEq> Group<V> {
         if self.is_full {
             return Err("group-full");
         }
+        if self.kept == Some(Kept::Restless) && self.contents().next().is_some() {
+            // Nothing that comes to it could be found to fit: nobody waits for that.
+            return Err(Kept::Restless.as_str());
+        }
         if self.members.len() >= MEMBERS_MAX {
             // What masters do not have makes room for what they may have.
             let newest = self.snapshots.newest_mut().ok_or("group-full")?;

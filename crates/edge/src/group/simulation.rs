@@ -321,6 +321,13 @@ fn a_repository_that_never_stands_still_is_followed_all_the_same() {
     play(&mut edge, &repository, &mut [], 9_900, 60_000);
     assert!(edge.group.figures().switches > 1, "{:?}", edge.group.figures());
     assert_eq!(edge.group.figures().kept.map(|k| k.as_str()), Some("group-restless"));
+    // Nobody waits for what could not be found to fit; members are served on.
+    let ask = |edge: &mut Edge, ms, name| edge.group.handle_ask(at(ms), None, &target(name));
+    assert_eq!(ask(&mut edge, 60_000, "7"), Reply::Apart("group-restless"));
+    assert!(matches!(ask(&mut edge, 60_000, "1"), Reply::Serve(_)));
+    // It stands still again.
+    play(&mut edge, &repository, &mut [], 60_000, 105_000);
+    assert_eq!(ask(&mut edge, 105_000, "7"), Reply::Wait);
 }
 
 #[test]
