@@ -101,3 +101,147 @@ async fn a_parent_that_is_gone_is_passed_by_and_one_that_has_nothing_is_not_blam
     assert_eq!(shown(1)["skipped"], true);
     child.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_parent_serves_stale_is_served_on_and_asked_of_it_again() {
+    let (dir, mut master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(3, LENGTH);
+    let item = Item { cache_control: Some("max-age=0"), ..Item::new(body.clone(), "a1") };
+    master.put("/a", item);
+    let map = node_map(1, &[master.address]);
+    let parent = Edge::named("parent1", &dir.path().join("p"), map).await;
+    let map = with_parents(2, &master, &[("parent1", &parent)]);
+    let child = Edge::named("child1", &dir.path().join("c"), map).await;
+    assert_same(&parent.get("/a", &[]).await.body, &body);
+    master.down().await;
+    let asked_of = |n: usize| child.status()["edge"]["masters"]["videolan"][n]["requests"].clone();
+    for n in 1..=2 {
+        let reply = child.get("/a", &[]).await;
+        assert_eq!((reply.status, reply.header("etag")), (200, "\"a1\""));
+        assert_same(&reply.body, &body);
+        assert_eq!((asked_of(0), asked_of(1)), (0.into(), n.into()));
+    }
+    for edge in [child, parent] {
+        edge.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_parents_the_next_takes_over_and_masters_are_spared() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(4, 1000);
+    for n in 0..12 {
+        master.put(&format!("/{n}"), Item::new(body.clone(), "a1"));
+    }
+    let map = node_map(1, &[master.address]);
+    let one = Edge::named("parent1", &dir.path().join("1"), map.clone()).await;
+    let two = Edge::named("parent2", &dir.path().join("2"), map).await;
+    let map = with_parents(2, &master, &[("parent1", &one), ("parent2", &two)]);
+    let child = Edge::named("child1", &dir.path().join("c"), map).await;
+    let asked_of = |n: usize| {
+        let requests = &child.status()["edge"]["masters"]["videolan"][n]["requests"];
+        requests.as_u64().unwrap()
+    };
+    for n in 0..6 {
+        assert_same(&child.get(&format!("/{n}"), &[]).await.body, &body);
+    }
+    assert_eq!((asked_of(0), asked_of(1) + asked_of(2)), (0, 6));
+    one.stop().await;
+    for n in 6..12 {
+        assert_same(&child.get(&format!("/{n}"), &[]).await.body, &body);
+    }
+    assert_eq!((asked_of(0), master.asked().len()), (0, 12), "each once, by a parent");
+    for edge in [child, two] {
+        edge.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_at_the_site_of_the_child_has_all_objects() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let map = node_map(1, &[master.address]);
+    let near = Edge::named("near", &dir.path().join("n"), map.clone()).await;
+    let far = Edge::named("far", &dir.path().join("f"), map).await;
+    let mut map = with_parents(2, &master, &[("far", &far), ("near", &near)]);
+    let mut child = nodemap::testing::node(&["127.0.0.2"]);
+    child.site = "there".parse().unwrap();
+    map.map.nodes.insert("child1".parse().unwrap(), child);
+    map.map.nodes.get_mut("near").unwrap().site = "there".parse().unwrap();
+    let child = Edge::named("child1", &dir.path().join("c"), map).await;
+    for n in 0..8 {
+        let path = format!("/{n}");
+        master.put(&path, Item::new(content(n, 100), "a1"));
+        assert_same(&child.get(&path, &[]).await.body, &content(n, 100));
+    }
+    let masters = child.status()["edge"]["masters"]["videolan"].clone();
+    assert_eq!((&masters[1]["name"], &masters[1]["requests"]), (&"far".into(), &0.into()));
+    assert_eq!((&masters[2]["name"], &masters[2]["requests"]), (&"near".into(), &8.into()));
+    for edge in [child, near, far] {
+        edge.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edges_that_take_each_other_for_parents_end_at_the_masters() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(5, LENGTH);
+    for n in 0..4 {
+        master.put(&format!("/{n}"), Item::new(body.clone(), "a1"));
+    }
+    let map = node_map(1, &[master.address]);
+    let one = Edge::named("one", &dir.path().join("1"), map.clone()).await;
+    let two = Edge::named("two", &dir.path().join("2"), map).await;
+    // Two maps of different times, as in the middle of a change.
+    one.map.send_replace(Some(Arc::new(with_parents(2, &master, &[("two", &two)]))));
+    two.map.send_replace(Some(Arc::new(with_parents(2, &master, &[("one", &one)]))));
+    for edge in [&one, &two] {
+        while edge.status()["edge"]["generation"] != 2 {
+            tokio::task::yield_now().await;
+        }
+    }
+    for n in 0..4 {
+        let path = format!("/{n}");
+        for edge in [&one, &two] {
+            let reply = edge.get(&path, &[]).await;
+            assert_eq!(reply.status, 200);
+            assert_same(&reply.body, &body);
+        }
+    }
+    for edge in [&one, &two] {
+        let parent = &edge.status()["edge"]["masters"]["videolan"][1];
+        assert_eq!(parent["skipped"], false, "a loop says nothing against it");
+    }
+    for edge in [one, two] {
+        edge.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parent_that_lags_or_does_not_know_the_project_hides_nothing() {
+    let (dir, master, lags) =
+        (tempfile::tempdir().unwrap(), Origin::start().await, Origin::start().await);
+    let body = content(6, LENGTH);
+    for path in ["/a", "/b"] {
+        master.put(path, Item::new(body.clone(), "a1"));
+    }
+    let map = node_map(1, &[lags.address]);
+    let parent = Edge::named("parent1", &dir.path().join("p"), map).await;
+    let map = with_parents(2, &master, &[("parent1", &parent)]);
+    let child = Edge::named("child1", &dir.path().join("c"), map).await;
+    // 404 there, and content at a master.
+    assert_same(&child.get("/a", &[]).await.body, &body);
+    let mut other = node_map(3, &[lags.address]);
+    for project in other.map.projects.values_mut() {
+        project.hosts = vec![nodemap::HostPattern::Exact("other.example".parse().unwrap())];
+    }
+    parent.map.send_replace(Some(Arc::new(other)));
+    while parent.status()["edge"]["generation"] != 3 {
+        tokio::task::yield_now().await;
+    }
+    // 421 there.
+    assert_same(&child.get("/b", &[]).await.body, &body);
+    assert_eq!((lags.asked().len(), master.sent()), (1, 2 * LENGTH as u64));
+    for edge in [child, parent] {
+        edge.stop().await;
+    }
+}

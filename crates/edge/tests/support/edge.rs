@@ -135,6 +135,16 @@ impl Edge {
         Self::serving(bound.await.unwrap(), map, context)
     }
 
+    /// An edge that trusts the authorities of a file too.
+    pub async fn trusting(dir: &Path, map: NodeMap, ca: &Path) -> Self {
+        let mut params = params(dir, ByteCount(1 << 30));
+        params.upstream_ca = Some(ca.to_owned());
+        let context = context(dir);
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
     /// An edge that may not come up.
     pub async fn try_start(dir: &Path, map: NodeMap) -> Result<Self, edge::Error> {
         let context = context(dir);
