@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use model::ByteCount;
@@ -23,6 +24,9 @@ use crate::params::StoreParams;
 const BAD_FLUSHES_MAX: u32 = 5;
 /// Flushes after which a dropped disk is tried again.
 const RETRY_FLUSHES: u32 = 60;
+/// How often a store that is in use is tried again at the start, and after what time each.
+const IN_USE_TRIES: u32 = 20;
+const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes that each flush has verified: a terabyte in three days.
 const SCRUB_BYTES: u64 = 4 << 20;
 
@@ -95,7 +99,7 @@ impl Stores {
         let disks = params.iter().map(|p| Disk::new(p.clone(), share, files, metrics)).collect();
         let stores = Self { disks, disk_of, working: Mutex::new(()) };
         for disk in &stores.disks {
-            match disk.open(&stores.disk_of) {
+            match disk.open_patiently(&stores.disk_of) {
                 Ok(()) => {}
                 Err(source) if is_of_the_disk(&source) => disk.drop_out(chain(&source)),
                 Err(source) => {
@@ -170,6 +174,17 @@ impl Disk {
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same at the start, when the former process, or a fill of it, may be about to let go.
+    fn open_patiently(&self, disk_of: &DiskOf) -> Result<(), store::OpenError> {
+        for _ in 0..IN_USE_TRIES {
+            match self.open(disk_of) {
+                Err(store::OpenError::InUse) => std::thread::sleep(IN_USE_PAUSE),
+                result => return result,
+            }
+        }
+        self.open(disk_of)
     }
 
     fn open(&self, disk_of: &DiskOf) -> Result<(), store::OpenError> {
@@ -371,6 +386,27 @@ mod tests {
         assert_eq!(stores.status()[1]["failed"], "a test");
         stores.disks.iter().for_each(|disk| disk.drop_out("all".to_owned()));
         assert!(stores.of(&key(1)).is_none());
+    }
+
+    /// A restart does not fail because what ends last holds the store for a moment longer.
+    #[test]
+    fn a_store_that_is_about_to_be_let_go_of_is_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let params = [params(folder.path(), 1)];
+        let disk_of =
+            |path: &Path| Arc::new(serve::disk::FsDisk::new(path)) as Arc<dyn store::Disk>;
+        let open = |disk_of| Stores::open(&params, ByteCount(1 << 20), disk_of, &Metrics::new());
+        let former = open(Box::new(disk_of) as DiskOf).unwrap();
+        let former = Mutex::new((0, Some(former)));
+        let second = open(Box::new(move |path: &Path| {
+            let mut former = former.lock().unwrap();
+            former.0 += 1;
+            if former.0 == 2 {
+                former.1 = None;
+            }
+            disk_of(path)
+        }));
+        assert!(second.is_ok());
     }
 
     #[test]

@@ -348,13 +348,25 @@ impl Representation {
             let written = self.shared.disk.write_all_at(&file, bytes, self.block_start(block));
             written.map_err(|error| self.shared.refused("write a block", error))
         });
-        if written.is_ok() {
-            lock(&body.blocks).unsynced = true;
-            body.set(block, |slot| *slot = Slot { state: State::Held, crc, used: slot.used });
+        match written {
+            Ok(()) => self.hold(body, block, crc),
+            // What is counted for it has changed.
+            Err(_) => self.mark_dirty(),
         }
-        // Also when it failed: what is counted for it has changed.
-        self.mark_dirty();
         written
+    }
+
+    /// A block is there. Whoever sees that can count on the next flush to write it down, and on a
+    /// failed sync to lose it: all of it changes at once.
+    fn hold(&self, body: &FileBody, block: u32, crc: u32) {
+        let mut blocks = lock(&body.blocks);
+        let Some(slot) = blocks.slot_mut(block) else { return };
+        if !slot.is_held() {
+            body.held.fetch_add(1, Relaxed);
+        }
+        *slot = Slot { state: State::Held, crc, used: slot.used };
+        blocks.unsynced = true;
+        self.mark_dirty();
     }
 
     /// Reserves the bytes of a block unless it has them already. The block is no longer held

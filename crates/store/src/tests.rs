@@ -588,6 +588,29 @@ fn what_is_no_store_or_a_newer_one_is_refused_untouched() {
     }
 }
 
+/// Another thread sees that a block is held, and flushes at once.
+#[test]
+fn what_is_seen_to_be_held_is_in_the_next_flush() {
+    for round in 0..400 {
+        let bench = Bench::new(100);
+        let store = bench.open();
+        let rep = store.create(A, Bytes::new(), 2 * BLOCK as u64).unwrap();
+        rep.write_block(0, &[1; BLOCK]).unwrap();
+        store.flush();
+        std::thread::scope(|scope| {
+            scope.spawn(|| rep.write_block(1, &[2; BLOCK]).unwrap());
+            while !rep.has(1) {
+                std::hint::spin_loop();
+            }
+            store.flush();
+            let path = Place { key: A, id: 1 }.path(Part::Meta);
+            let meta = fs::read(bench.root.join(path)).unwrap();
+            let meta = crate::meta::Meta::decode(Place { key: A, id: 1 }, &meta).unwrap();
+            assert!(meta.blocks.iter().all(Option::is_some), "in round {round}");
+        });
+    }
+}
+
 #[test]
 fn more_files_than_are_kept_open_can_be_used() {
     let mut bench = Bench::new(20_000);
