@@ -102,7 +102,11 @@ fn who_did_not_purge_is_named_with_the_reason() {
     assert!(ran.err.contains("there is no project film: the projects are files"), "{}", ran.err);
     let ran = with_config(&["files.example/a"]);
     assert_eq!(ran.code, 2);
-    assert!(ran.err.contains("is no URL: write http://HOST/PATH"), "{}", ran.err);
+    assert!(
+        ran.err.contains("is no URL with host and path: write http://HOST/PATH"),
+        "{}",
+        ran.err
+    );
 
     let ran =
         output(cacheboy().args(["purge", "--project", "files", "--node", "http://127.80.6.9:1"]));

@@ -23,6 +23,8 @@ use crate::{explain, roles};
 
 /// How long a node may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// Hosts that are named to somebody who named one that is none.
+const HOSTS_SHOWN: usize = 20;
 
 /// A node to ask.
 #[derive(Debug)]
@@ -102,8 +104,9 @@ fn body(args: &PurgeArgs) -> Result<Value, String> {
         (Some(url), None) if host_of(url).is_some() => body["url"] = json!(url),
         (url, None) => {
             let url = url.as_deref().unwrap_or_default();
-            let remedy = "write http://HOST/PATH, or add --project NAME to a path";
-            return Err(format!("{url:?} is no URL: {remedy}"));
+            let remedy = "write http://HOST/PATH, with / for the path of the root, or add --project \
+                          NAME to a path";
+            return Err(format!("{url:?} is no URL with host and path: {remedy}"));
         }
     }
     Ok(body)
@@ -176,7 +179,11 @@ fn project_of(map: &AdminMap, args: &PurgeArgs) -> Result<Name> {
     };
     match with(&exact).or_else(|| with(&any)) {
         Some((name, _)) => Ok(name.clone()),
-        None => bail!("no project has the host {host}: the projects are {}", known()),
+        None => {
+            let hosts = map.projects.values().flat_map(|project| &project.hosts);
+            let hosts: Vec<_> = hosts.take(HOSTS_SHOWN).cloned().map(String::from).collect();
+            bail!("no project has the host {host}: hosts are {}", hosts.join(", "))
+        }
     }
 }
 
@@ -287,7 +294,7 @@ mod tests {
         assert_eq!(found(Some("http://x.example/a"), None).unwrap().as_str(), "x");
         assert_eq!(found(None, Some("x")).unwrap().as_str(), "x");
         let stranger = found(Some("http://y.example/a"), None).unwrap_err();
-        assert_eq!(stranger, "no project has the host y.example: the projects are x");
+        assert_eq!(stranger, "no project has the host y.example: hosts are x.example");
         assert!(found(None, Some("y")).unwrap_err().contains("the projects are x"));
         assert_eq!(parents(&map(), &"x".parse().unwrap()).len(), 1);
     }

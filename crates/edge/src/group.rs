@@ -121,7 +121,7 @@ impl Groups {
             serde_json::json!({
                 "project": project, "group": name, "grid_s": running.step_s,
                 "members": figures.members, "missing": figures.missing,
-                "snapshot_of": model::time::utc(figures.tick_ms),
+                "snapshot_of": (figures.tick_ms > 0).then(|| model::time::utc(figures.tick_ms)),
                 "snapshots_kept": figures.snapshots_kept, "switches": figures.switches,
                 "why_kept": figures.kept.map(|kept| kept.as_str()),
             })

@@ -349,15 +349,16 @@ impl Sources {
         if is_change {
             let url = self.get(source).map_or("-", |m| m.url());
             let code = if let Failure::Status(code) = why { Some(code) } else { None };
-            let is_tls = matches!(why, Failure::Tls | Failure::TlsCertificate);
-            let tls = self.get(source).filter(|_| is_tls).and_then(|m| m.trouble());
+            let is_connecting =
+                matches!(why, Failure::Connect | Failure::Tls | Failure::TlsCertificate);
+            let error = self.get(source).filter(|_| is_connecting).and_then(|m| m.trouble());
             tracing::warn!(
                 project,
                 master = name,
                 url,
                 why = word,
                 code,
-                tls,
+                error,
                 "a master is bad: others are asked first until it answers well"
             );
         }
@@ -442,6 +443,9 @@ mod tests {
             project.handle_ok(0);
             project.handle_ok(0);
             project.handle_failed(0, Failure::ConnectTimeout, t);
+            project.handle_ok(0);
+            project.get(0).unwrap().handle_attempt(Some("m1.example has no address".to_owned()));
+            project.handle_failed(0, Failure::Connect, t);
         });
         let bad = |why, code| {
             format!(
@@ -452,7 +456,13 @@ mod tests {
         let good = "INFO message=a master is good again project=\"p\" master=\"m1\"".to_owned();
         assert_eq!(
             *lines.0.lock().unwrap(),
-            [bad("status", " code=503"), good, bad("connect-timeout", "")]
+            [
+                bad("status", " code=503"),
+                good.clone(),
+                bad("connect-timeout", ""),
+                good,
+                bad("connect", " error=\"m1.example has no address\"")
+            ]
         );
     }
 }

@@ -69,7 +69,12 @@ impl<'i> Document<'i> {
         // A key that is there twice hides nothing; what stands behind a break is a guess.
         let breaks = faults.iter().position(|fault| fault.key.is_empty());
         faults.truncate(breaks.map_or(usize::MAX, |at| at.saturating_add(1)));
-        for Fault { at, key, problem, remedy } in faults {
+        let mut hidden_to = 0;
+        for Fault { at, key, hides_to, problem, remedy } in faults {
+            if at < hidden_to && !key.is_empty() {
+                continue;
+            }
+            hidden_to = hides_to.unwrap_or(hidden_to);
             document.report(document.line_at(at), clip(&key), problem, remedy);
         }
         document

@@ -308,10 +308,10 @@ impl Follower {
         let line = format!("{source} {reason} {chain}");
         if self.error_shown != line {
             tracing::warn!(
-                ?source,
+                %source,
                 reason,
                 error = chain,
-                "node map poll failed, going on with the last good"
+                "node map poll failed, going on with the last good one if there is one"
             );
             self.error_shown = line;
         }

@@ -43,7 +43,7 @@ async fn race(
     patience: Duration,
 ) -> Result<Connection, Failure> {
     let destination = endpoint.definition.destination.as_ref().ok_or(Failure::Connect)?;
-    let mut addresses = resolve(&destination.place).await?.into_iter();
+    let mut addresses = resolve(endpoint, &destination.place).await?.into_iter();
     let (sender, mut results) = mpsc::channel(ADDRESSES_MAX);
     let mut running: usize = 0;
     let mut worst = Failure::Connect;
@@ -88,19 +88,22 @@ async fn race(
 async fn attempt(endpoint: &Endpoint, tls: &Tls, address: SocketAddr) -> Attempt {
     let Destination { tls: name, .. } =
         endpoint.definition.destination.as_ref().ok_or(Failure::Connect)?;
-    let stream = TcpStream::connect(address).await.map_err(|_| Failure::Connect)?;
+    let failed = |why, error: &dyn std::fmt::Display| {
+        endpoint.handle_attempt(Some(format!("{address}: {error}")));
+        why
+    };
+    let stream = TcpStream::connect(address).await;
+    let stream = stream.map_err(|error| failed(Failure::Connect, &error))?;
     // Not vital: it delays small requests only.
     let _ = stream.set_nodelay(true);
     let connection = match name {
         None => begin(stream).await,
-        Some(name) => match tls.connect(stream, name.clone()).await {
-            Ok(stream) => begin(stream).await,
-            Err((why, words)) => {
-                endpoint.note_trouble(words);
-                return Err(why);
-            }
-        },
+        Some(name) => {
+            let stream = tls.connect(stream, name.clone()).await;
+            begin(stream.map_err(|(why, error)| failed(why, &error))?).await
+        }
     }?;
+    endpoint.handle_attempt(None);
     endpoint.opened.inc();
     Ok(connection)
 }
@@ -115,12 +118,16 @@ async fn begin(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) -> 
 }
 
 /// The addresses of a place, the families alternating (RFC 8305 section 4).
-async fn resolve(place: &Place) -> Result<Vec<SocketAddr>, Failure> {
+async fn resolve(endpoint: &Endpoint, place: &Place) -> Result<Vec<SocketAddr>, Failure> {
     let found: Vec<_> = match place {
         Place::Addresses(addresses) => addresses.clone(),
         Place::Name(name, port) => {
             let found = tokio::net::lookup_host((name.as_str(), *port)).await;
-            found.map_err(|_| Failure::Connect)?.collect()
+            let failed = |error| {
+                endpoint.handle_attempt(Some(format!("{name} has no address: {error}")));
+                Failure::Connect
+            };
+            found.map_err(failed)?.collect()
         }
     };
     Ok(interleave(found))

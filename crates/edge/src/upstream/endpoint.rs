@@ -58,7 +58,7 @@ pub(crate) struct Endpoint {
     idle: Gauge,
     /// What it was last asked for: its probes ask for that.
     last: Mutex<Option<Target>>,
-    /// What was wrong with its TLS last, for people.
+    /// What the last attempt at a connection met, for people; none after one that succeeded.
     trouble: Mutex<Option<String>>,
 }
 
@@ -85,6 +85,16 @@ impl Endpoint {
         })
     }
 
+    /// An attempt at a connection ended: what went wrong, if anything did.
+    pub(crate) fn handle_attempt(&self, trouble: Option<String>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// What the last attempt at a connection met, in the words of the system or of TLS.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &Name {
         &self.definition.name
@@ -108,16 +118,6 @@ impl Endpoint {
     /// What it was last asked for.
     pub(crate) fn last_asked(&self) -> Option<Target> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What is wrong with its TLS.
-    pub(crate) fn note_trouble(&self, words: String) {
-        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(words);
-    }
-
-    /// What was wrong with its TLS last.
-    pub(crate) fn trouble(&self) -> Option<String> {
-        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Closes connections that nobody needs; gives how many are kept.

@@ -15,6 +15,8 @@ pub(super) struct Fault {
     pub(super) at: usize,
     /// The key that is there twice; empty for every other fault.
     pub(super) key: String,
+    /// Where the table ends that is there twice: its keys are so too, which says nothing new.
+    pub(super) hides_to: Option<usize>,
     pub(super) problem: String,
     pub(super) remedy: String,
 }
@@ -23,8 +25,13 @@ pub(super) struct Fault {
 pub(super) fn fault(text: &str, span: Range<usize>, message: &str) -> Fault {
     if message.starts_with(DUPLICATE) {
         let key = text.get(span.clone()).unwrap_or_default().to_owned();
-        let (problem, remedy) = (message.to_owned(), "keep one of the two".to_owned());
-        return Fault { at: span.start, key, problem, remedy };
+        let table = table_from(text, span.start);
+        let remedy = match table {
+            Some(_) => "keep one of the two, or write [[ ]] around each if they are of a list",
+            None => "keep one of the two",
+        };
+        let (problem, remedy) = (message.to_owned(), remedy.to_owned());
+        return Fault { at: span.start, key, hides_to: table, problem, remedy };
     }
     let before = text.get(..span.start).unwrap_or(text);
     if let Some(open) = open_bracket(before)
@@ -33,13 +40,24 @@ pub(super) fn fault(text: &str, span: Range<usize>, message: &str) -> Fault {
         let (this, that) = if open.is_list { ('[', ']') } else { ('{', '}') };
         let problem = format!("the {this} here is not closed");
         let remedy = format!("add the {that} that belongs to it");
-        return Fault { at: open.at, key: String::new(), problem, remedy };
+        return Fault { at: open.at, key: String::new(), hides_to: None, problem, remedy };
     }
     // A comma is missing behind what is there, not before what comes next.
     let at =
         if message.starts_with("missing comma") { before.trim_end().len() } else { span.start };
     let remedy = "correct the TOML here: key = value, one a line; text in \"quotes\"; lists in [ ]";
-    Fault { at, key: String::new(), problem: message.to_owned(), remedy: remedy.to_owned() }
+    let (problem, remedy) = (message.to_owned(), remedy.to_owned());
+    Fault { at, key: String::new(), hides_to: None, problem, remedy }
+}
+
+/// Where the table ends whose header has a key at `at`; none where the key is in no header.
+fn table_from(text: &str, at: usize) -> Option<usize> {
+    let line = text.get(..at)?.rfind('\n').map_or(0, |end| end.saturating_add(1));
+    if !text.get(line..)?.trim_start().starts_with('[') {
+        return None;
+    }
+    let next = text.get(at..)?.find("\n[");
+    Some(next.map_or(text.len(), |next| at.saturating_add(next)))
 }
 
 /// A bracket of a value.
@@ -184,6 +202,18 @@ mod tests {
             let is_it = matches!(found.as_slice(), [one] if one.starts_with(expected));
             assert!(is_it, "{text}: {found:?}");
         }
+    }
+
+    #[test]
+    fn a_list_written_as_tables_is_one_finding_a_header() {
+        let text = "[[p.l]]\na = 1\n\n[p.t]\na = 1\n[p.t]\na = 2\nb = 1\nb = 2\n[q]\na = 1\na = 2\n\
+                    [p.t]\na = 3\n";
+        let found = findings(text);
+        let lines: Vec<&str> = found.iter().map(|f| &f[..4]).collect();
+        assert_eq!(lines, ["6 du", "12 d", "13 d"], "{found:?}");
+        let findings = Document::parse(Path::new("f.toml"), text).into_findings();
+        let remedies: Vec<bool> = findings.iter().map(|f| f.remedy.contains("[[ ]]")).collect();
+        assert_eq!(remedies, [true, false, true], "{findings:?}");
     }
 
     #[test]
