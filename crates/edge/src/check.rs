@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use fill::{Failure, MasterId};
-use http_cache::StoredHead;
+use http_cache::{StoredHead, repr_sha256};
 use mirror::digest::{ContentDigest, ContentHasher};
 use rt::clock;
 use store::{Extent, Representation};
@@ -69,10 +69,9 @@ impl Checks {
     }
 }
 
-/// The SHA-256 that its master announced for the whole, as the field has it.
-fn announced(head: &StoredHead) -> Option<&str> {
-    let values = head.headers.get_all("repr-digest").iter().filter_map(|v| v.to_str().ok());
-    values.flat_map(|v| v.split(',')).map(str::trim).find(|v| v.starts_with("sha-256=:"))
+/// The SHA-256 that its master announced for the whole, as our own masters write it.
+fn announced(head: &StoredHead) -> Option<String> {
+    repr_sha256(&head.headers).map(|digest| format!("sha-256=:{digest}:"))
 }
 
 /// Whether these bytes may be stored as a block of the object. Takes time: off the workers.
@@ -107,7 +106,7 @@ pub(crate) fn begin(filling: &Arc<Filling>) {
         let Ok(_turn) = edge.checks.turn.acquire().await else { return };
         match digest(&object).await {
             None => unread.inc(),
-            Some(digest) if announced(&object.head) == Some(digest.repr_digest().as_str()) => {
+            Some(digest) if announced(&object.head) == Some(digest.repr_digest()) => {
                 good.inc();
             }
             Some(_) => {

@@ -9,11 +9,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fill::Failure;
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_cache::errors::meaning;
 use http_cache::{
-    CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, freshness, key,
-    next_step,
+    CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, elements,
+    freshness, key, next_step,
 };
 use hyper::body::Incoming;
 use rt::clock;
@@ -96,6 +96,10 @@ async fn admit(
         }
         if !may_pass(method) {
             return Err(Refusal::MethodNeverPassed);
+        }
+        if elements(headers, header::TRANSFER_ENCODING).any(|c| !c.eq_ignore_ascii_case(b"chunked"))
+        {
+            return Err(Refusal::UnknownCoding);
         }
         let target = project.reduce(Target::of(uri).map_err(Refusal::BadTarget)?);
         let host = host.to_owned();

@@ -35,6 +35,9 @@ pub(crate) enum Refusal {
     Loop,
     /// A target that has no normal form.
     BadTarget(TargetError),
+    /// The content of a request that would be passed on is in a transfer coding that nobody here can
+    /// decode.
+    UnknownCoding,
     /// The content of a request that was being passed on is not whole.
     BrokenContent,
     /// `only-if-cached`, and nothing that may be used is held.
@@ -52,7 +55,7 @@ impl From<RequestError> for Refusal {
 
 impl Refusal {
     /// The words of all, for the counters.
-    pub(crate) const WORDS: [&str; 9] = [
+    pub(crate) const WORDS: [&str; 10] = [
         "bad-host",
         "no-node-map",
         "unknown-host",
@@ -60,6 +63,7 @@ impl Refusal {
         "method-not-allowed",
         "loop",
         "bad-target",
+        "unknown-coding",
         "broken-content",
         "only-if-cached",
     ];
@@ -74,6 +78,7 @@ impl Refusal {
             Self::MethodNotAllowed | Self::MethodNeverPassed => "method-not-allowed",
             Self::Loop => "loop",
             Self::BadTarget(_) => "bad-target",
+            Self::UnknownCoding => "unknown-coding",
             Self::BrokenContent => "broken-content",
             Self::OnlyIfCached => "only-if-cached",
         }
@@ -84,7 +89,7 @@ impl Refusal {
             Self::BadHost | Self::BrokenContent => StatusCode::BAD_REQUEST,
             Self::NoNodeMap => StatusCode::SERVICE_UNAVAILABLE,
             Self::UnknownHost => StatusCode::MISDIRECTED_REQUEST,
-            Self::UnknownMethod => StatusCode::NOT_IMPLEMENTED,
+            Self::UnknownMethod | Self::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             Self::MethodNotAllowed | Self::MethodNeverPassed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::BadTarget(why) => RequestError::from(why).status(),
@@ -102,6 +107,7 @@ impl Refusal {
             Self::MethodNeverPassed => "this method is not passed on".into(),
             Self::Loop => "this request has been here before".into(),
             Self::BadTarget(why) => why.to_string(),
+            Self::UnknownCoding => "this transfer coding is not known here".into(),
             Self::BrokenContent => "the content of this request is not whole".into(),
             Self::OnlyIfCached => "not held here".into(),
         }

@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use fill::{Failure, MasterId};
 use http::response::Parts;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Empty};
 use http_cache::status::CACHE_STATUS;
-use http_cache::{Reply, Target};
+use http_cache::{Reply, Target, elements};
 use hyper::body::Incoming;
 use model::Now;
 use rt::clock;
@@ -139,12 +139,15 @@ impl Upstream {
         let too_late = async {
             match &progress {
                 Some(progress) => progress.stands_still(patience).await,
-                None => tokio::time::sleep(patience).await,
+                None => {
+                    tokio::time::sleep(patience).await;
+                    Failure::FirstByteTimeout
+                }
             }
         };
         let mut answer = tokio::select! {
             answer = sending => answer,
-            () = too_late => return Err(Failure::FirstByteTimeout),
+            why = too_late => return Err(why),
         };
         if repeatable && answer.as_ref().is_err_and(|e| !e.is_parse()) {
             // It was being closed, as one may be at any time.
@@ -162,6 +165,10 @@ impl Upstream {
         call.project.sources.handle_first_byte(master, waited_ns.div_ceil(1_000_000));
         if answer.status().is_informational() {
             // A 101 that nobody asked for: there is no answer behind it.
+            return Err(Failure::Protocol);
+        }
+        if elements(answer.headers(), header::TRANSFER_ENCODING).any(|coding| !is_known(coding)) {
+            // What comes is not the content, and nobody here can decode it (RFC 9112 section 6.1).
             return Err(Failure::Protocol);
         }
         if place.endpoint.is_parent()
@@ -186,6 +193,7 @@ impl Upstream {
             // It overrides the length (RFC 9112 section 6.3), which may be wrong then.
             parts.headers.remove(header::CONTENT_LENGTH);
         }
+        unify_length(&mut parts.headers);
         // Not after a request with content: some of it may still be on its way.
         let connection = may_reuse.then_some(connection);
         let patience = self.timeouts.between_bytes;
@@ -297,6 +305,26 @@ fn compose(
     request.headers_mut().insert(header::HOST, destination.host.clone());
     endpoint.requests.inc();
     Ok(request)
+}
+
+/// Whether content in this transfer coding comes to us as what it was.
+fn is_known(coding: &[u8]) -> bool {
+    // The second is of older standards and means none.
+    [&b"chunked"[..], b"identity"].iter().any(|known| coding.eq_ignore_ascii_case(known))
+}
+
+/// Equal lengths that were joined to a list, or stand on several lines, are one (RFC 9112 section 6.3).
+/// Those that differ are none: where there is a body, hyper has refused it.
+fn unify_length(headers: &mut HeaderMap) {
+    let mut all = elements(headers, header::CONTENT_LENGTH);
+    let Some(first) = all.next().and_then(|one| HeaderValue::from_bytes(one).ok()) else { return };
+    let is_one = all.all(|other| other == first.as_bytes());
+    drop(all);
+    if is_one {
+        headers.insert(header::CONTENT_LENGTH, first);
+    } else {
+        headers.remove(header::CONTENT_LENGTH);
+    }
 }
 
 /// What a parent says of itself instead of an answer. One that could not get the object either says

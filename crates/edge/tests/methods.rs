@@ -226,6 +226,35 @@ async fn broken_content_is_the_clients_fault() {
     edge.stop().await;
 }
 
+/// A client that says it will send something and does not must not make its master a bad one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_that_never_comes_is_the_clients_fault() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    master.put("/a", Item::new(b"done\n".to_vec(), "a1"));
+    let edge = open_edge(dir.path(), &[&master]).await;
+    for fields in ["", "Expect: 100-continue\r\n"] {
+        let head = format!("POST /a HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: 5\r\n{fields}\r\n");
+        let answer = exchange(edge.address, &head).await;
+        assert!(answer.contains("HTTP/1.1 400 "), "{answer}");
+        assert!(answer.contains("cache-status: edge1; detail=broken-content\r\n"), "{answer}");
+    }
+    assert!(!edge.metrics().contains("upstream_errors_total{"), "{}", edge.metrics());
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_in_an_unknown_coding_is_not_passed_on() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let edge = open_edge(dir.path(), &[&master]).await;
+    let head = format!("POST /a HTTP/1.1\r\nHost: {HOST}\r\nTransfer-Encoding: gzip, chunked\r\n");
+    let body = "Connection: close\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let answer = exchange(edge.address, &format!("{head}{body}")).await;
+    assert!(answer.starts_with("HTTP/1.1 501 "), "{answer}");
+    assert!(answer.contains("cache-status: edge1; detail=unknown-coding\r\n"), "{answer}");
+    assert_eq!(master.asked().len(), 0);
+    edge.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_that_a_master_does_not_take_is_not_taken_from_the_client() {
     let dir = tempfile::tempdir().unwrap();

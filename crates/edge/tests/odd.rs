@@ -115,3 +115,38 @@ async fn clients_of_http_1_0() {
     assert_same(&edge.get("/a", &[]).await.body, &body);
     edge.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_in_a_transfer_coding_is_not_taken_for_content() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    for coding in ["gzip, chunked", "chunked, gzip", "br"] {
+        let head = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n";
+        let raw = format!("{head}Transfer-Encoding: {coding}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
+        says(&master, "/a", &raw);
+        let reply = edge.get("/a", &[]).await;
+        let proxy = reply.header("proxy-status");
+        assert_eq!(reply.status, 502, "{coding}");
+        assert!(proxy.starts_with("edge1; error=http_protocol_error"), "{proxy}");
+    }
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_length_that_was_said_twice_is_one() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    for (n, length) in ["5, 5", "5\r\nContent-Length: 5"].into_iter().enumerate() {
+        for control in ["max-age=60", "no-store"] {
+            let path = format!("/{n}/{control}");
+            let head = format!("HTTP/1.1 200 OK\r\nETag: \"a\"\r\nCache-Control: {control}\r\n");
+            says(&master, &path, &format!("{head}Content-Length: {length}\r\n\r\nhello"));
+            let ask = format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+            let (ended, answer) = talk(&edge, &ask).await;
+            assert_eq!(ended, Ok(()), "{answer}");
+            assert!(answer.ends_with("\r\n\r\nhello"), "{answer}");
+            assert_eq!(answer.matches("content-length: 5\r\n").count(), 1, "{answer}");
+        }
+    }
+    edge.stop().await;
+}

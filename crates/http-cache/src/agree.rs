@@ -11,13 +11,12 @@ use http::header::{
     CONTENT_ENCODING, ETAG, HeaderName, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
 };
 
-use crate::fields::elements;
+use crate::digest::repr_digest;
 use crate::merge::merge_304;
 use crate::reply::Reply;
 use crate::stored::StoredHead;
 use crate::validator::{EntityTag, date_is_strong, last_modified_s};
 
-const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 const CONTENT_MD5: HeaderName = HeaderName::from_static("content-md5");
 /// Algorithms that nobody can make two contents of one digest for (RFC 9530 section 5).
 const STRONG: [&[u8]; 2] = [b"sha-256", b"sha-512"];
@@ -101,11 +100,7 @@ fn has_same_content(stored: &StoredHead, length: u64, reply: &Reply<'_>) -> bool
 
 /// Whether all strong digests that both have are equal; `None` when there is none.
 fn digests_agree(a: &HeaderMap, b: &HeaderMap) -> Option<bool> {
-    let of = |headers, algorithm: &[u8]| -> Option<Vec<u8>> {
-        let value = |e: &[u8]| e.strip_prefix(algorithm)?.strip_prefix(b"=").map(<[u8]>::to_vec);
-        elements(headers, REPR_DIGEST).find_map(value)
-    };
-    let pairs = STRONG.iter().filter_map(|name| of(a, name).zip(of(b, name)));
+    let pairs = STRONG.iter().filter_map(|name| repr_digest(a, name).zip(repr_digest(b, name)));
     pairs.map(|(a, b)| a == b).reduce(|all, one| all && one)
 }
 

@@ -1,5 +1,5 @@
 //! Dictionaries of structured fields (RFC 9651 section 3.2), read as strictly as it says: one error,
-//! and the whole field counts as absent. Only what cache directives need is kept of the values.
+//! and the whole field counts as absent. Only what we need is kept of the values.
 
 /// A member's value, without its parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,9 @@ pub(crate) enum Value {
     String(Vec<u8>),
     /// A boolean; true when no value is written.
     Boolean(bool),
-    /// A decimal, token, date, byte sequence or list: none of them means anything here.
+    /// A byte sequence, as it is written: in base64.
+    Bytes(Vec<u8>),
+    /// A decimal, token, date or list: none of them means anything here.
     Other,
 }
 
@@ -122,8 +124,8 @@ impl Input<'_> {
             }
             b':' => {
                 self.next();
-                self.run(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b));
-                self.take(b':').then_some(Value::Other)
+                let bytes = self.run(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b));
+                self.take(b':').then_some(Value::Bytes(bytes))
             }
             b'@' => {
                 self.next();
@@ -197,7 +199,7 @@ mod tests {
                 &[
                     ("a", Other),
                     ("b", Other),
-                    ("c", Other),
+                    ("c", Bytes(b"aGk=".to_vec())),
                     ("d", Other),
                     ("e", Other),
                     ("f", Other),

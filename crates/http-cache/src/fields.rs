@@ -18,10 +18,7 @@ pub(crate) fn single(headers: &HeaderMap, name: impl AsHeaderName) -> Option<&He
 /// The elements of a comma-separated list over all lines of a field, trimmed, empty ones left out
 /// (RFC 9110 section 5.6.1). Commas in quoted strings do not separate; a quote that is not closed
 /// ends with its line.
-pub(crate) fn elements(
-    headers: &HeaderMap,
-    name: HeaderName,
-) -> impl Iterator<Item = &[u8]> + use<'_> {
+pub fn elements(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &[u8]> + use<'_> {
     headers.get_all(name).iter().flat_map(|line| Elements { rest: line.as_bytes() })
 }
 

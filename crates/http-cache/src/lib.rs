@@ -34,6 +34,7 @@
 
 mod agree;
 mod dictionary;
+mod digest;
 pub mod directives;
 pub mod errors;
 mod fields;
@@ -60,6 +61,8 @@ mod testing;
 pub use agree::{
     confirmed_elsewhere, names_another, range_headers_elsewhere, revalidation_headers_elsewhere,
 };
+pub use digest::repr_sha256;
+pub use fields::elements;
 pub use freshness::{Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};

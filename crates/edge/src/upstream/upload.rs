@@ -4,11 +4,12 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use fill::Failure;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep};
@@ -26,17 +27,23 @@ pub(crate) struct Upload {
 
 /// How far a body is on its way.
 #[derive(Debug, Default)]
-pub(crate) struct Progress(AtomicU64);
+pub(crate) struct Progress {
+    pieces: AtomicU64,
+    /// The source would take more than the client has sent.
+    lacks: AtomicBool,
+}
 
 impl Progress {
-    /// Waits until nothing has moved for `patience`, and at most twice that: the source takes nothing,
-    /// or has everything and does not answer.
-    pub(crate) async fn stands_still(&self, patience: Duration) {
+    /// Waits until nothing has moved for `patience`, and at most twice that. Whose fault it is: that of
+    /// the client, who sends nothing, or that of the source, which takes nothing, or has everything and
+    /// does not answer.
+    pub(crate) async fn stands_still(&self, patience: Duration) -> Failure {
         loop {
-            let before = self.0.load(Relaxed);
+            let before = self.pieces.load(Relaxed);
             tokio::time::sleep(patience).await;
-            if self.0.load(Relaxed) == before {
-                return;
+            if self.pieces.load(Relaxed) == before {
+                let lacks = self.lacks.load(Relaxed);
+                return if lacks { Failure::Client } else { Failure::FirstByteTimeout };
             }
         }
     }
@@ -76,13 +83,14 @@ impl Body for Upload {
             // Trailers are not passed on.
             frame = Pin::new(&mut this.body).poll_frame(context);
         }
+        this.progress.lacks.store(frame.is_pending(), Relaxed);
         match frame {
             Poll::Pending if this.pause.as_mut().poll(context).is_ready() => {
                 Poll::Ready(Some(Err(Box::new(io::Error::from(io::ErrorKind::TimedOut)))))
             }
             Poll::Pending => Poll::Pending,
             Poll::Ready(frame) => {
-                this.progress.0.fetch_add(1, Relaxed);
+                this.progress.pieces.fetch_add(1, Relaxed);
                 if let Some(until) = Instant::now().checked_add(this.patience) {
                     this.pause.as_mut().reset(until);
                 }
