@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::io::Io;
-use crate::pulse::{Look, Pulse};
+use crate::pulse::{Look, Pulse, Seen};
 use crate::server::{Counters, Handler, Limits};
 
 /// Bytes of a response that hyper may hold before it asks for more of the body. With hyper's
@@ -58,7 +58,8 @@ pub(crate) async fn serve<S, H>(
     let mut connection = http(&limits).serve_connection(io, answer);
     let mut tick = pin!(sleep(limits.head_timeout));
     let mut stops = false;
-    let mut seen = 0;
+    let mut seen = Seen::default();
+    let mut stalled = false;
     let refused = loop {
         tokio::select! {
             biased;
@@ -78,6 +79,11 @@ pub(crate) async fn serve<S, H>(
                         counters.timeouts.fetch_add(1, Relaxed);
                         break false;
                     }
+                    Look::Stalled => {
+                        counters.stalled.fetch_add(1, Relaxed);
+                        stalled = true;
+                        break false;
+                    }
                 }
             }
             _ = stopping.wait_for(|stop| *stop), if !stops => {
@@ -89,8 +95,8 @@ pub(crate) async fn serve<S, H>(
     let stream = connection.into_parts().io.into_inner();
     if refused {
         linger(stream).await;
-    } else if pulse.was_cut_short() {
-        // A close in peace would make half a body look like a whole one (RFC 9112 section 8).
+    } else if stalled || pulse.was_cut_short() {
+        // Nobody takes what the kernel still has. And a close in peace would make half a body look like a whole one (RFC 9112 section 8).
         stream.reset();
     }
 }
@@ -173,6 +179,20 @@ mod tests {
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
+    }
+
+    /// A client that reads nothing keeps its connection for a bounded time.
+    #[tokio::test]
+    async fn a_reader_that_has_stopped_is_cut_in_the_end() {
+        let (mut client, server) = tokio::io::duplex(10_000);
+        let (_stop, stopping) = watch::channel(false);
+        let (handler, counters) = (Arc::new(Endless(Arc::default())), Arc::<Counters>::default());
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let limits = Limits { head_timeout: Duration::from_millis(10), ..Limits::default() };
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        serve(server, peer, handler, limits, Arc::clone(&counters), stopping).await;
+        assert_eq!(counters.stalled.load(Relaxed), 1);
+        assert_eq!((counters.timeouts.load(Relaxed), counters.malformed.load(Relaxed)), (0, 0));
     }
 
     /// A client that stops reading costs one piece above the write limit beside what the wire

@@ -21,6 +21,8 @@ pub(crate) struct Pulse {
     busy: AtomicBool,
     /// The client takes no bytes now; what hyper holds for it is part of a response.
     write_blocked: AtomicBool,
+    /// Writes of which the client took something.
+    writes: AtomicU64,
     /// Bytes came since the last request: the head of the next one has begun.
     reading: AtomicBool,
     /// A body whose end is the end of the connection was broken off.
@@ -36,6 +38,20 @@ pub(crate) enum Look {
     Idle,
     /// A request has begun but its head is not there yet.
     SlowHead,
+    /// The client has taken nothing of its response for [`STALLED_LOOKS`] looks.
+    Stalled,
+}
+
+/// After so many looks at a client that takes nothing it is given up.
+const STALLED_LOOKS: u32 = 4;
+
+/// What was seen at the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    requests: u64,
+    writes: u64,
+    /// Looks in a row at which the client took nothing since the one before.
+    stalled: u32,
 }
 
 impl Pulse {
@@ -45,6 +61,7 @@ impl Pulse {
             requests: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
+            writes: AtomicU64::new(0),
             reading: AtomicBool::new(false),
             cut_short: AtomicBool::new(false),
         })
@@ -65,6 +82,9 @@ impl Pulse {
 
     pub(crate) fn note_write(&self, blocked: bool) {
         self.write_blocked.store(blocked, Relaxed);
+        if !blocked {
+            self.writes.fetch_add(1, Relaxed);
+        }
     }
 
     /// Whether the client would take the end of the connection for the end of a body that has none.
@@ -73,9 +93,15 @@ impl Pulse {
     }
 
     /// To be asked once a tick; `seen` is the caller's memory of the last look.
-    pub(crate) fn look(&self, seen: &mut u64) -> Look {
-        let requests = self.requests.load(Relaxed);
-        let before = std::mem::replace(seen, requests);
+    pub(crate) fn look(&self, seen: &mut Seen) -> Look {
+        let (requests, writes) = (self.requests.load(Relaxed), self.writes.load(Relaxed));
+        let before = std::mem::replace(&mut seen.requests, requests);
+        let is_stalled = self.write_blocked.load(Relaxed) && writes == seen.writes;
+        seen.writes = writes;
+        seen.stalled = if is_stalled { seen.stalled.saturating_add(1) } else { 0 };
+        if seen.stalled >= STALLED_LOOKS {
+            return Look::Stalled;
+        }
         if requests != before || self.busy.load(Relaxed) || self.write_blocked.load(Relaxed) {
             Look::Alive
         } else if self.reading.load(Relaxed) {
@@ -127,7 +153,7 @@ mod tests {
     #[test]
     fn only_a_quiet_connection_between_requests_is_idle() {
         let pulse = Pulse::new(Arc::default());
-        let mut seen = 0;
+        let mut seen = Seen::default();
         assert_eq!(pulse.look(&mut seen), Look::Idle);
         pulse.note_read();
         assert_eq!(pulse.look(&mut seen), Look::SlowHead);
@@ -142,5 +168,25 @@ mod tests {
         drop(pulse.begin());
         assert_eq!(pulse.look(&mut seen), Look::Alive, "asked since the last look");
         assert_eq!(pulse.look(&mut seen), Look::Idle);
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_little_is_not() {
+        let pulse = Pulse::new(Arc::default());
+        let (_busy, mut seen) = (pulse.begin(), Seen::default());
+        for _ in 0..10 {
+            pulse.note_write(false);
+            pulse.note_write(true);
+            assert_eq!(pulse.look(&mut seen), Look::Alive, "it took something");
+        }
+        for _ in 1..STALLED_LOOKS {
+            pulse.note_write(true);
+            assert_eq!(pulse.look(&mut seen), Look::Alive);
+        }
+        assert_eq!(pulse.look(&mut seen), Look::Stalled);
+        pulse.note_write(false);
+        for _ in 0..10 {
+            assert_eq!(pulse.look(&mut seen), Look::Alive, "it waits for us");
+        }
     }
 }

@@ -43,7 +43,7 @@ pub struct Limits {
     /// Bytes of a request head, at least 8192; 431 above.
     pub head_bytes_max: usize,
     /// A request head that takes longer, or an idle connection, is closed between this and twice
-    /// this time.
+    /// this time. A client that takes nothing of its response is, between four and five times this.
     pub head_timeout: Duration,
     /// Time for running responses to finish once shutdown has begun.
     pub drain_timeout: Duration,
@@ -73,6 +73,8 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Connections closed because a request's head did not arrive in time.
     pub timeouts: AtomicU64,
+    /// Connections closed because the client took nothing of its response for too long.
+    pub stalled: AtomicU64,
     /// Responses broken off because their body could not go on.
     pub broken_off: AtomicU64,
     /// Connections cut at the end of the drain timeout.
