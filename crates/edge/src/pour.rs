@@ -186,6 +186,9 @@ fn judge(
     let whole = *bytes == (0..object.rep.length());
     let reply = answer.reply();
     let status = reply.status;
+    if status == StatusCode::PARTIAL_CONTENT && !reply.fits_its_range() {
+        return Err(Failure::Protocol);
+    }
     let same = home::is_part(edge, object, master, &reply);
     let from = match (reply.status, ContentRange::of(reply.headers)) {
         (StatusCode::OK, _) if same => 0,

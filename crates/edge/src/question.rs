@@ -66,10 +66,11 @@ impl Question {
     }
 
     /// Whether an answer is one to this question at all: a 304 only where it was conditional, a 206
-    /// only with a range that begins where it was asked to. Another comes from a broken master.
+    /// only with a range that begins where it was asked to, and a body that is this range. Another comes from a broken master.
     pub(crate) fn is_answered_by(&self, reply: &Reply<'_>) -> bool {
         match reply.status {
             StatusCode::NOT_MODIFIED => self.conditional,
+            StatusCode::PARTIAL_CONTENT if !reply.fits_its_range() => false,
             StatusCode::PARTIAL_CONTENT => match ContentRange::of(reply.headers) {
                 Some(ContentRange::Part { first, last, complete }) => {
                     self.range.is_some_and(|asked| asked.is_begun_by(first, last, complete))

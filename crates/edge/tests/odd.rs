@@ -120,13 +120,14 @@ async fn clients_of_http_1_0() {
 async fn content_in_a_transfer_coding_is_not_taken_for_content() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     let edge = Edge::start(dir.path(), &[&master]).await;
-    for coding in ["gzip, chunked", "chunked, gzip", "br"] {
+    for (n, coding) in ["gzip, chunked", "chunked, gzip", "br"].into_iter().enumerate() {
+        let path = format!("/{n}");
         let head = "HTTP/1.1 200 OK\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n";
         let raw = format!("{head}Transfer-Encoding: {coding}\r\n\r\n5\r\nhello\r\n0\r\n\r\n");
-        says(&master, "/a", &raw);
-        let reply = edge.get("/a", &[]).await;
+        says(&master, &path, &raw);
+        let reply = edge.get(&path, &[]).await;
         let proxy = reply.header("proxy-status");
-        assert_eq!(reply.status, 502, "{coding}");
+        assert_eq!(reply.status, 502, "{coding}: {reply:?}");
         assert!(proxy.starts_with("edge1; error=http_protocol_error"), "{proxy}");
     }
     edge.stop().await;
@@ -148,5 +149,32 @@ async fn a_length_that_was_said_twice_is_one() {
             assert_eq!(answer.matches("content-length: 5\r\n").count(), 1, "{answer}");
         }
     }
+    edge.stop().await;
+}
+
+/// Nobody can tell which bytes came.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_part_that_is_not_its_range_is_not_taken() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let edge = Edge::start(dir.path(), &[&master]).await;
+    let head = "HTTP/1.1 206 X\r\nETag: \"a\"\r\nCache-Control: max-age=60\r\n";
+    for (n, range) in ["0-9/10", "0-3/10", "0-4/5"].into_iter().enumerate() {
+        let path = format!("/{n}");
+        let rest = format!("Content-Range: bytes {range}\r\nContent-Length: 5\r\n\r\nhello");
+        says(&master, &path, &format!("{head}{rest}"));
+        let reply = edge.get(&path, &["Range: bytes=0-4"]).await;
+        let want = if range == "0-4/5" { 206 } else { 502 };
+        assert_eq!(reply.status, want, "{range}");
+    }
+    // The same of a further part: nothing of it is taken, and another answer brings it.
+    let body = content(3, 4 * BLOCK);
+    master.put("/a", Item::new(body.clone(), "a"));
+    assert_same(&edge.get("/a", &["Range: bytes=0-9"]).await.body, &body[..10]);
+    let (first, last) = (BLOCK, 2 * BLOCK - 1);
+    let range = format!("Content-Range: bytes {first}-{last}/{}\r\n", body.len());
+    let raw = format!("{head}{range}Content-Length: 5\r\n\r\nhello").into_bytes();
+    master.change("/a", |item| item.raw = [raw].into());
+    let reply = edge.get("/a", &[&format!("Range: bytes={first}-{last}")]).await;
+    assert_same(&reply.body, &body[first..=last]);
     edge.stop().await;
 }

@@ -36,6 +36,19 @@ impl Reply<'_> {
     }
 }
 
+impl Reply<'_> {
+    /// Whether the body of a 206 can be the range that it names: a `Content-Length` that is not the
+    /// length of that range leaves open which bytes came (RFC 9110 section 14.4).
+    pub fn fits_its_range(&self) -> bool {
+        match (ContentRange::of(self.headers), content_length(self.headers)) {
+            (Some(ContentRange::Part { first, last, .. }), Some(length)) => {
+                last.checked_sub(first).and_then(|n| n.checked_add(1)) == Some(length)
+            }
+            _ => true,
+        }
+    }
+}
+
 /// `Content-Length`; `None` when absent, wrong or contradicting itself. Equal repetitions are one
 /// (RFC 9110 section 8.6).
 fn content_length(headers: &HeaderMap) -> Option<u64> {
