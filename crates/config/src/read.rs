@@ -193,7 +193,7 @@ fn read_block(value: &Value<'_>) -> Option<u32> {
     if bytes.is_none() {
         value.refuse(
             format!("{given} is no size of a block"),
-            "write 4 KiB to 64 MiB in steps of 4 KiB; \"1 MiB\" suits most",
+            "write 4 KiB to 64 MiB in steps of 4 KiB; \"256 KiB\" suits most",
         );
     }
     bytes

@@ -187,7 +187,7 @@ pub(crate) const EDGE_STORE: Section = Section {
         key(
             "block",
             "size, 4 KiB to 64 MiB in steps of 4 KiB",
-            "`\"1 MiB\"`",
+            "`\"256 KiB\"`",
             "unit in which new objects are stored and filled",
         ),
     ],

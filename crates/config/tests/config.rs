@@ -178,7 +178,7 @@ fn every_key_arrives_where_it_belongs() {
     };
     assert_eq!(
         edge.stores,
-        [store("etc/cache", 8 << 20, 64 << 10), store("/cache", 1_000_000_000_000, 1 << 20)]
+        [store("etc/cache", 8 << 20, 64 << 10), store("/cache", 1_000_000_000_000, 256 << 10)]
     );
     let dns = config.dns.unwrap();
     assert_eq!(dns.listen, ["127.0.0.1:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);

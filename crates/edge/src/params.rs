@@ -47,7 +47,7 @@ pub struct Timeouts {
 }
 
 /// Default of [`StoreParams::block_bytes`].
-pub const BLOCK_BYTES_DEFAULT: u32 = 1 << 20;
+pub const BLOCK_BYTES_DEFAULT: u32 = store::Params::BLOCK_BYTES;
 /// Default of [`Params::fill_memory`].
 pub const FILL_MEMORY_DEFAULT: ByteCount = ByteCount(256 << 20);
 /// Default of [`Params::store_memory`].

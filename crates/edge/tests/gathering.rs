@@ -30,7 +30,12 @@ fn answering(answers: impl IntoIterator<Item = Vec<u8>>) -> Item {
 /// The body of an answer in chunks, with its end or without.
 fn unchunked(answer: &str) -> (String, bool) {
     let mut body = String::new();
-    let mut rest = answer.split_once("\r\n\r\n").map_or("", |(_, rest)| rest);
+    let (head, mut rest) = answer.split_once("\r\n\r\n").unwrap_or(("", ""));
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    if let Some(length) = length {
+        // It was stored before its first client got the head: the length is known by then.
+        return (rest.to_owned(), rest.len().to_string() == length);
+    }
     while let Some((size, after)) = rest.split_once("\r\n") {
         let size = usize::from_str_radix(size, 16).unwrap();
         if size == 0 {
