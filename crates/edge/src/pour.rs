@@ -27,6 +27,9 @@ use crate::upstream::{Answer, Call, Reading};
 /// A paused answer is given up after this time, so that slow clients keep no connections of
 /// masters; its readers get a new one when they come near.
 const PAUSED_MAX: Duration = Duration::from_secs(10);
+/// How soon a paused answer looks whether others wait for its place at the master; then it is given
+/// up at once.
+const PAUSED_LOOK: Duration = Duration::from_millis(250);
 /// How soon completion looks again for memory to spare.
 const SPARE_PAUSE: Duration = Duration::from_millis(100);
 
@@ -286,11 +289,14 @@ async fn turn(
             },
             Pace::Paused => {
                 let paused = Duration::from_nanos(clock::now().mono_ns.saturating_sub(began_ns));
-                let left = PAUSED_MAX.saturating_sub(paused);
+                let is_in_the_way =
+                    project.sources.get(master).is_some_and(|m| m.turns.waiting() > 0);
+                let max = if is_in_the_way { Duration::ZERO } else { PAUSED_MAX };
+                let left = max.saturating_sub(paused);
                 if left.is_zero() && filling.conditions.is_some() && filling.cut_paused(run) {
                     return None;
                 }
-                left.max(SPARE_PAUSE)
+                left.clamp(SPARE_PAUSE, PAUSED_LOOK)
             }
         };
         tokio::select! {

@@ -85,6 +85,34 @@ async fn who_asks_for_everything_and_reads_nothing_moves_little() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stands_still_leaves_its_place_at_the_master_to_others() {
+    const LONG: usize = 400 * BLOCK;
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let (body, other) = (content(2, LONG), content(3, BLOCK));
+    master.put("/a", Item::new(body.clone(), "a1"));
+    master.put("/b", Item::new(other.clone(), "b1"));
+    let mut map = node_map(1, &[master.address]);
+    map.map.projects.values_mut().for_each(|project| {
+        project.completion = Completion::Demanded;
+        project.masters.values_mut().for_each(|m| m.requests_max = Some(1));
+    });
+    let edge = Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await;
+    let mut slow = edge.send("/a", &[]).await;
+    slow.read_body(1).await;
+    // The one place is taken until it is paused.
+    while filled(&edge, "ahead") + filled(&edge, "demand") < 8 * BLOCK_U64
+        || edge.status()["edge"]["block_buffers_free"] != edge.buffers()
+    {
+        tokio::task::yield_now().await;
+    }
+    let reply = edge.get("/b", &[]).await;
+    assert_eq!(reply.status, 200);
+    assert_same(&reply.body, &other);
+    assert_same(&slow.reply().await.body, &body);
+    edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_second_network_or_a_tenth_of_the_blocks_completes_an_object() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
     let body = content(3, LENGTH);
