@@ -32,9 +32,14 @@ pub(crate) fn listeners(document: &Document<'_>, all: &[(KeyPath, SocketAddr)]) 
     }
 }
 
-/// Two stores in one folder would take each other's files for damage.
-pub(crate) fn stores(document: &Document<'_>, all: &[(KeyPath, &Path)]) {
+/// Two stores in one folder would take each other's files for damage, and the state of the host has
+/// a lock of its own there.
+pub(crate) fn stores(document: &Document<'_>, all: &[(KeyPath, &Path)], state_dir: Option<&Path>) {
     for (at, (path, folder)) in all.iter().enumerate() {
+        if state_dir == Some(*folder) {
+            let problem = format!("{} is the state_dir of the host", folder.display());
+            refuse(document, path, problem, "give the store a folder of its own");
+        }
         let earlier = all
             .iter()
             .take(at)

@@ -31,7 +31,8 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
     let master = section("master", &schema::MASTER).and_then(|t| read_master(&t));
     let roles = Roles { edge, dns, health, master };
     check::listeners(document, &roles.listeners(admin.as_ref()));
-    check::stores(document, &roles.stores());
+    let state_dir = host.as_ref().map(|host| host.state_dir.as_path());
+    check::stores(document, &roles.stores(), state_dir);
     Some(HostConfig {
         host: host?,
         follow,

@@ -16,13 +16,15 @@ pub(crate) enum Served {
     Stale,
     Pass,
     Negative,
+    /// The masters do not have it or refuse it (4xx).
+    Absent,
     Error,
     Refused,
     Health,
 }
 
 impl Served {
-    const ALL: [(Self, &str); 10] = [
+    const ALL: [(Self, &str); 11] = [
         (Self::Hit, "hit"),
         (Self::Partial, "partial"),
         (Self::Miss, "miss"),
@@ -30,6 +32,7 @@ impl Served {
         (Self::Stale, "stale"),
         (Self::Pass, "pass"),
         (Self::Negative, "negative"),
+        (Self::Absent, "absent"),
         (Self::Error, "error"),
         (Self::Refused, "refused"),
         (Self::Health, "health"),

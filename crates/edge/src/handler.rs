@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use fill::Failure;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
-use http_cache::errors::meaning;
+use http_cache::errors::{Meaning, meaning};
 use http_cache::{
     CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, elements,
     freshness, key, next_step,
@@ -406,14 +406,18 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
     let edge = asked.edge;
     match payload {
         Some(Payload::Reply(answer, word)) => {
-            let bad = !matches!(meaning(answer.parts.status), http_cache::errors::Meaning::Good);
+            let served = match answer.parts.status {
+                code if meaning(code) == Meaning::Good => Served::Pass,
+                code if code.is_client_error() => Served::Absent,
+                _ => Served::Error,
+            };
             let status = CacheStatus::forwarded(why).with_detail(word);
             if answer.parts.status.is_server_error() {
                 let master = asked.project.sources.name_of(answer.master);
                 asked.note_failed("status", answer.parts.status, master);
             }
             let response = answers::passed(edge, *answer, &asked.method, status);
-            (response, if bad { Served::Error } else { Served::Pass })
+            (response, served)
         }
         Some(Payload::Stream(parts, tail)) => {
             let status = CacheStatus::forwarded(why);

@@ -188,6 +188,9 @@ async fn two_equal_errors_are_remembered_and_a_lagging_master_hides_nothing() {
         assert_eq!(edge.get("/nowhere", &[]).await.status, 404);
     }
     assert_eq!((lagging.asked().len(), good.asked().len()), (2, 2), "once for each master");
+    let status = edge.status();
+    let counted = ["absent", "negative", "error"].map(|word| &status["edge"]["requests"][word]);
+    assert_eq!(counted, [1, 4, 0], "what nobody has is no trouble");
     edge.stop().await;
 }
 
