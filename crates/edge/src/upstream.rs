@@ -167,7 +167,7 @@ impl Upstream {
             // A 101 that nobody asked for: there is no answer behind it.
             return Err(Failure::Protocol);
         }
-        if elements(answer.headers(), header::TRANSFER_ENCODING).any(|coding| !is_known(coding)) {
+        if elements(answer.headers(), header::TRANSFER_ENCODING).any(is_compression) {
             // What comes is not the content, and nobody here can decode it (RFC 9112 section 6.1).
             return Err(Failure::Protocol);
         }
@@ -307,10 +307,11 @@ fn compose(
     Ok(request)
 }
 
-/// Whether content in this transfer coding comes to us as what it was.
-fn is_known(coding: &[u8]) -> bool {
-    // The second is of older standards and means none.
-    [&b"chunked"[..], b"identity"].iter().any(|known| coding.eq_ignore_ascii_case(known))
+/// Whether content in this transfer coding is other bytes than it was (RFC 9112 section 7.2, and what
+/// servers write there besides). A word that names no coding at all changes nothing.
+fn is_compression(coding: &[u8]) -> bool {
+    let known = ["gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"];
+    known.iter().any(|known| coding.eq_ignore_ascii_case(known.as_bytes()))
 }
 
 /// Equal lengths that were joined to a list, or stand on several lines, are one (RFC 9112 section 6.3).
