@@ -6,9 +6,9 @@
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
-//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`home`] (masters that disagree), [`rules`] (what a project says
-//! of paths), [`group`] (index files that are served from snapshots), [`host`] (what a request
-//! names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
+//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`home`] (masters that
+//! disagree), [`rules`] (what a project says of paths), [`group`] (index files that are served from
+//! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
 //! [`stores`] (the disks), [`memo`] (errors and other things known of keys), [`purge`] (what is not
 //! used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
