@@ -5,7 +5,6 @@
 //! again when what it joined was for another client alone, or when the object changed before its
 //! answer began.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fill::Failure;
@@ -15,9 +14,8 @@ use http_cache::{
     CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, elements,
     freshness, key, next_step,
 };
-use hyper::body::Incoming;
 use rt::clock;
-use serve::{Body, Handler};
+use serve::{Body, Client, Handler, RequestBody};
 use store::Key;
 
 use crate::answers;
@@ -51,9 +49,9 @@ const CHANGES_MAX: u32 = 5;
 pub(crate) struct Front(pub(crate) Arc<Edge>);
 
 impl Handler for Front {
-    async fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
+    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
         let edge = &self.0;
-        let (response, served) = answer(edge, request, peer).await;
+        let (response, served) = answer(edge, request, client).await;
         edge.counters.count(served);
         response
     }
@@ -61,12 +59,12 @@ impl Handler for Front {
 
 pub(crate) type Answered = (Response<Body>, Served);
 
-async fn answer(edge: &Arc<Edge>, request: Request<Incoming>, peer: SocketAddr) -> Answered {
+async fn answer(edge: &Arc<Edge>, request: Request<RequestBody>, client: Client) -> Answered {
     if request.uri().path() == HEALTH_PATH {
         return (health(edge, request.method()), Served::Health);
     }
     let method = request.method().clone();
-    match admit(edge, request, peer).await {
+    match admit(edge, request, client).await {
         Ok(answered) => answered,
         Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
     }
@@ -75,8 +73,8 @@ async fn answer(edge: &Arc<Edge>, request: Request<Incoming>, peer: SocketAddr) 
 /// Host to project, target to key.
 async fn admit(
     edge: &Arc<Edge>,
-    request: Request<Incoming>,
-    peer: SocketAddr,
+    request: Request<RequestBody>,
+    client: Client,
 ) -> Result<Answered, Refusal> {
     let (method, uri, headers) = (request.method(), request.uri(), request.headers());
     let host = host_of(request.version(), uri, headers).ok_or(Refusal::BadHost)?;
@@ -107,7 +105,7 @@ async fn admit(
     }
     let mut parsed = http_cache::Request::parse(method, uri, headers)?;
     parsed.target = project.reduce(parsed.target);
-    if let Some(answered) = group::answer(edge, &project, &parsed, headers, peer).await {
+    if let Some(answered) = group::answer(edge, &project, &parsed, headers, client.address).await {
         return Ok(answered);
     }
     let base = Key(key(&project.name, &parsed.target));
@@ -121,7 +119,7 @@ async fn admit(
         request: parsed,
         method: method.clone(),
         headers: headers.clone(),
-        client: edge.audience.network(peer.ip()),
+        client: edge.audience.network(client.address.ip()),
     };
     Ok(get(&mut asked).await)
 }

@@ -16,9 +16,8 @@ use http_cache::{
     CacheStatus, Forward, NoCache, Selecting, Target, answers_get, invalidated, key, storable,
     varying,
 };
-use hyper::body::Incoming;
 use rt::clock;
-use serve::Body;
+use serve::{Body, RequestBody};
 use store::Key;
 
 use crate::answers;
@@ -74,7 +73,7 @@ pub(crate) async fn pass_method(
     project: &Arc<Project>,
     host: &str,
     target: &Target,
-    request: Request<Incoming>,
+    request: Request<RequestBody>,
 ) -> Answered {
     let (parts, body) = request.into_parts();
     let headers = pass_request(&parts.headers, &edge.me);
@@ -82,7 +81,7 @@ pub(crate) async fn pass_method(
     let choice = project.sources.choose(clock::now(), &object, None, &[]);
     let master = choice.map_or(MasterId::MAX, |choice| choice.master);
     let call = Call::new(project, master, &parts.method, target, headers);
-    let body = Some(body.map_err(Into::into).boxed());
+    let body = Some(body.boxed());
     match edge.upstream.ask(Call { body, ..call }).await {
         Ok(answer) => {
             note(project, &answer);

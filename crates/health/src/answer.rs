@@ -5,18 +5,16 @@
 //! or the time is over (304). `Cacheboy-Reader` and `Cacheboy-Generation` tell who polls and what it
 //! runs (invariant H2).
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
-use hyper::body::Incoming;
 use model::Name;
 use rt::metrics::{Gauge, health as metric};
 use rt::{Context, Metrics, Shutdown, clock, follow};
-use serve::{Body, Handler, Limits};
+use serve::{Body, Client, Handler, Limits, RequestBody};
 use tokio::sync::watch;
 
 use crate::desk::{Desk, Published};
@@ -52,7 +50,7 @@ pub(crate) struct Answerer {
 }
 
 impl Handler for Answerer {
-    async fn handle(&self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Body> {
+    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
         let (head, _) = request.into_parts();
         let (status, headers, body) =
             self.answer(&head.method, head.uri.path(), head.uri.query(), &head.headers).await;

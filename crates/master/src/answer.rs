@@ -11,18 +11,16 @@
 //! | a dotfile, a directory without index file, no such file | 404 |
 //! | the disk or a permission stands in the way, the file is being written | 503 |
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Request, Response, StatusCode};
-use hyper::body::Incoming;
 use mirror::{ContentDigest, Refused, Stamp, TreePath, media};
 use rt::Metrics;
 use rt::metrics::{Counter, master as metric};
-use serve::{Body, Handler};
+use serve::{Body, Client, Handler, RequestBody};
 
 use crate::catalogue::{Catalogue, DigestError};
 use crate::scan::off_worker;
@@ -62,7 +60,7 @@ enum NoContent {
 }
 
 impl Handler for Answerer {
-    async fn handle(&self, request: Request<Incoming>, _peer: SocketAddr) -> Response<Body> {
+    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
         let response = match self.answer(&request).await {
             Ok(response) => response,
             Err(why) => refusal(&why),
@@ -73,7 +71,7 @@ impl Handler for Answerer {
 }
 
 impl Answerer {
-    async fn answer(&self, request: &Request<Incoming>) -> Result<Response<Body>, NoContent> {
+    async fn answer(&self, request: &Request<RequestBody>) -> Result<Response<Body>, NoContent> {
         let now = rt::clock::now();
         let asked = http_cache::Request::parse(request.method(), request.uri(), request.headers())?;
         if request.uri().path() == HEALTH_PATH {

@@ -1,7 +1,6 @@
 //! One client's connection: HTTP/1.1 by hyper, its timer, and its part in a shutdown.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::io::Io;
 use crate::pulse::{Look, Pulse, Seen};
 use crate::server::{Counters, Handler, Limits};
+use crate::{Client, RequestBody};
 
 /// Bytes of a response that hyper may hold before it asks for more of the body. With hyper's
 /// `pipeline_flush` off (as it must stay: with it one slow reader makes hyper hold a whole body)
@@ -34,7 +34,7 @@ const LINGER_BYTES_MAX: u64 = 1024 * 1024;
 /// end of the running response.
 pub(crate) async fn serve<S, H>(
     stream: S,
-    peer: SocketAddr,
+    client: Client,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
@@ -49,7 +49,7 @@ pub(crate) async fn serve<S, H>(
         let handler = Arc::clone(&handler);
         async move {
             let can_chunk = request.version() >= Version::HTTP_11;
-            let response = handler.handle(request, peer).await;
+            let response = handler.handle(request.map(RequestBody::from), client).await;
             busy.ends_connection = !can_chunk && !response.body().has_length();
             Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
         }
@@ -169,7 +169,7 @@ mod tests {
     }
 
     impl Handler for Endless {
-        async fn handle(&self, _: Request<Incoming>, _: SocketAddr) -> Response<Body> {
+        async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
             Response::new(Body::stream(Endless(Arc::clone(&self.0)), None))
         }
     }
@@ -187,7 +187,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(10_000);
         let (_stop, stopping) = watch::channel(false);
         let (handler, counters) = (Arc::new(Endless(Arc::default())), Arc::<Counters>::default());
-        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let peer = Client { address: ([127, 0, 0, 1], 1).into(), is_secure: false };
         let limits = Limits { head_timeout: Duration::from_millis(10), ..Limits::default() };
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         serve(server, peer, handler, limits, Arc::clone(&counters), stopping).await;
@@ -204,7 +204,7 @@ mod tests {
         let (mut client, server) = tokio::io::duplex(WIRE);
         let (_stop, stopping) = watch::channel(false);
         let handler = Arc::new(Endless(Arc::clone(&given)));
-        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        let peer = Client { address: ([127, 0, 0, 1], 1).into(), is_secure: false };
         let counters = Arc::default();
         tokio::spawn(serve(server, peer, handler, Limits::default(), counters, stopping));
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();

@@ -24,8 +24,10 @@ pub mod disk;
 mod file_range;
 mod io;
 mod pulse;
+mod request;
 mod server;
 
 pub use body::{Body, BodyError, Piece, Source};
 pub use file_range::FileRange;
+pub use request::{Client, RequestBody};
 pub use server::{Counters, Handler, Limits, http};

@@ -2,21 +2,19 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use hyper::body::Incoming;
 use hyper::{Request, Response};
 use model::Now;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-use crate::Body;
 use crate::connection;
+use crate::{Body, Client, RequestBody};
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
@@ -27,11 +25,11 @@ const QUIET_MS: u64 = 60_000;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// The response to `request` of `peer`. Dropped when the client goes.
+    /// The response to a request of this client. Dropped when the client goes.
     fn handle(
         &self,
-        request: Request<Incoming>,
-        peer: SocketAddr,
+        request: Request<RequestBody>,
+        client: Client,
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 
@@ -118,13 +116,14 @@ pub async fn http<H: Handler>(
             () = shutdown.as_mut() => break,
             Some(ended) = connections.join_next() => note_panic(ended),
             accepted = listener.accept(), if room => match accepted {
-                Ok((stream, peer)) => {
+                Ok((stream, address)) => {
                     let open = Open::new(&counters);
                     let (handler, counters) = (Arc::clone(&handler), Arc::clone(&counters));
                     let stopping = stopping.clone();
                     no_delay(&stream);
                     connections.spawn(async move {
-                        connection::serve(stream, peer, handler, limits, counters, stopping).await;
+                        let client = Client { address, is_secure: false };
+                        connection::serve(stream, client, handler, limits, counters, stopping).await;
                         drop(open);
                     });
                 }

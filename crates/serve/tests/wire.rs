@@ -16,9 +16,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bytes::Bytes;
-use hyper::body::Incoming;
 use hyper::{Request, Response};
-use serve::{Body, BodyError, Counters, FileRange, Handler, Limits, Piece, Source};
+use serve::{
+    Body, BodyError, Client, Counters, FileRange, Handler, Limits, Piece, RequestBody, Source,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
@@ -66,8 +67,8 @@ fn version() -> Vec<u8> {
 struct Site;
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Body> {
-        assert!(peer.ip().is_loopback());
+    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
+        assert!(client.address.ip().is_loopback());
         let head = Response::builder();
         match request.uri().path() {
             "/hello" => head.body(Body::bytes(Bytes::from_static(b"hello\n"))),
@@ -379,8 +380,8 @@ struct Waiting {
 impl Handler for Waiting {
     fn handle(
         &self,
-        _: Request<Incoming>,
-        _: SocketAddr,
+        _: Request<RequestBody>,
+        _: Client,
     ) -> impl Future<Output = Response<Body>> + Send {
         let (send, pieces) = mpsc::unbounded_channel();
         let (dropped, was_dropped) = oneshot::channel();
