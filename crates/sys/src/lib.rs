@@ -8,10 +8,13 @@
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
 //! - [`process`]: children that end with their parent, and ending them.
+//! - `counting`: an allocator that counts (feature `testing`).
 //!
 //! Knows nothing of HTTP, DNS or any runtime. Linux only.
 
 pub mod beneath;
+#[cfg(feature = "testing")]
+pub mod counting;
 pub mod datagram;
 pub mod file;
 pub mod limits;

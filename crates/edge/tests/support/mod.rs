@@ -7,6 +7,7 @@
 
 pub mod client;
 pub mod edge;
+pub mod hits;
 pub mod origin;
 
 use sha2::{Digest, Sha256};
