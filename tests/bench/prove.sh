@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Starts a master and an edge of their own on loopback, and proves something of the edge.
+#
+# usage: prove.sh mixed [OPTION...]
+#        prove.sh WHAT --help
+# needs: cargo build --release -p cacheboy --bin cacheboy --example prove
+# environment: CACHEBOY_BIN and PROVE_BIN (programs of another build), PORT, TLSPORT, MASTER_PORT,
+# TMPDIR (where the scratch folder is made; it is removed at the end).
+set -eu
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+export CACHEBOY_BIN=${CACHEBOY_BIN:-$root/target/release/cacheboy}
+prove=${PROVE_BIN:-$root/target/release/examples/prove}
+export PORT=${PORT:-8191} TLSPORT=${TLSPORT:-8291}
+master_port=${MASTER_PORT:-8391}
+export ORIGIN=127.0.0.1:$master_port
+what=${1:?usage: prove.sh mixed [OPTION...]}
+shift
+
+if [ "${1-}" = --help ]; then exec "$prove" "$what" --help; fi
+ulimit -n "$(ulimit -Hn)"
+EDGEBENCH_TMP=$(mktemp -d)
+export EDGEBENCH_TMP
+adapter=$root/tests/bench/edge-adapter.sh
+master=
+
+finish() {
+  "$adapter" stop
+  if [ -n "$master" ]; then kill "$master"; fi
+  rm -rf "$EDGEBENCH_TMP"
+}
+trap finish EXIT
+
+mkdir -p "$EDGEBENCH_TMP/tree"
+touch "$EDGEBENCH_TMP/tree/.cacheboy-tree"
+cat > "$EDGEBENCH_TMP/master.toml" <<TOML
+[host]
+name = "bench-master"
+state_dir = "master"
+
+[master]
+listen = ["$ORIGIN"]
+tree = "tree"
+TOML
+"$CACHEBOY_BIN" master --config "$EDGEBENCH_TMP/master.toml" 2> "$EDGEBENCH_TMP/master.log" &
+master=$!
+"$adapter" start
+
+# Words that only some proofs know are given to these only.
+options=(--http "127.0.0.1:$PORT" --tree "$EDGEBENCH_TMP/tree")
+if [ -n "$("$adapter" tlsurl)" ]; then
+  options+=(--https "127.0.0.1:$TLSPORT" --certificate "$EDGEBENCH_TMP/tls/cert.pem")
+fi
+"$prove" "$what" "${options[@]}" "$@"

@@ -1,0 +1,119 @@
+//! HTTP/1.1 by hand: it takes nothing but what RFC 9112 has, and knows exactly which bytes came.
+
+use std::net::SocketAddr;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::net::TcpStream;
+
+use crate::ask::Ask;
+use crate::judge::{Judge, Next};
+
+/// Longest line of a head.
+const LINE_MAX: u64 = 16 << 10;
+/// Most is read at once.
+const READ_MAX: u64 = 256 << 10;
+
+/// What a connection runs on.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+/// A connection.
+pub(crate) struct Connection {
+    stream: BufReader<Box<dyn Stream>>,
+    authority: String,
+    buffer: Vec<u8>,
+}
+
+/// The head of an answer.
+pub(crate) struct Head {
+    pub(crate) status: StatusCode,
+    pub(crate) fields: HeaderMap,
+}
+
+impl Connection {
+    /// Over plain TCP.
+    pub(crate) async fn plain(edge: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(edge).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(Self::on(Box::new(stream), edge))
+    }
+
+    /// Over anything.
+    pub(crate) fn on(stream: Box<dyn Stream>, edge: SocketAddr) -> Self {
+        let stream = BufReader::with_capacity(32 << 10, stream);
+        Self { stream, authority: edge.to_string(), buffer: Vec::new() }
+    }
+
+    /// Sends requests at once, one after the other.
+    pub(crate) async fn send(&mut self, asks: &[Ask]) -> Result<()> {
+        let requests = asks.iter().map(|ask| self.request(&ask.method, &ask.target, &ask.fields));
+        let bytes: String = requests.collect();
+        self.write(&bytes).await
+    }
+
+    /// Sends a HEAD request and takes the answer.
+    pub(crate) async fn look(&mut self, target: &str) -> Result<Head> {
+        self.write(&self.request(&Method::HEAD, target, &[])).await?;
+        self.head().await
+    }
+
+    fn request(&self, method: &Method, target: &str, fields: &[(HeaderName, String)]) -> String {
+        let mut text = format!("{method} {target} HTTP/1.1\r\nHost: {}\r\n", self.authority);
+        fields.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
+        text + "\r\n"
+    }
+
+    async fn write(&mut self, text: &str) -> Result<()> {
+        self.stream.write_all(text.as_bytes()).await.context("cannot send")?;
+        self.stream.flush().await.context("cannot send")
+    }
+
+    /// Takes the answer to one of them and says how many bytes of body came, and whether the client
+    /// goes away.
+    pub(crate) async fn take(&mut self, ask: &Ask) -> Result<(u64, Next)> {
+        let head = self.head().await?;
+        let mut judge = Judge::begin(ask, head.status, &head.fields)?;
+        ensure!(!head.fields.contains_key(header::TRANSFER_ENCODING), "a length was known");
+        ensure!(!head.fields.contains_key(header::CONNECTION), "the connection was to stay");
+        while judge.taken() < judge.length() {
+            self.buffer.clear();
+            let most = READ_MAX.min(judge.length() - judge.taken());
+            let mut part = (&mut self.stream).take(most);
+            let count = part.read_buf(&mut self.buffer).await.context("broken off")?;
+            ensure!(count > 0, "closed after {} of {}", judge.taken(), judge.length());
+            if judge.take(&self.buffer)? == Next::Leave {
+                return Ok((judge.taken(), Next::Leave));
+            }
+        }
+        Ok((judge.end()?, Next::More))
+    }
+
+    /// Reads the head of an answer.
+    pub(crate) async fn head(&mut self) -> Result<Head> {
+        let status = self.line().await?;
+        let status = status.strip_prefix("HTTP/1.1 ").context("not HTTP/1.1")?;
+        let status = StatusCode::from_bytes(status.get(..3).context("no status")?.as_bytes())?;
+        let mut fields = HeaderMap::new();
+        loop {
+            let line = self.line().await?;
+            if line.is_empty() {
+                return Ok(Head { status, fields });
+            }
+            let Some((name, value)) = line.split_once(':') else { bail!("field {line:?}") };
+            fields.append(
+                HeaderName::from_bytes(name.as_bytes())?,
+                HeaderValue::from_str(value.trim_matches([' ', '\t']))?,
+            );
+        }
+    }
+
+    async fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        let mut limited = (&mut self.stream).take(LINE_MAX);
+        limited.read_line(&mut line).await.context("broken off in a head")?;
+        let end = line.strip_suffix("\r\n");
+        Ok(end.with_context(|| format!("no line: {line:?}"))?.to_owned())
+    }
+}

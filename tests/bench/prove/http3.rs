@@ -1,0 +1,62 @@
+//! HTTP/3: a connection that many requests share.
+
+use std::future::poll_fn;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use bytes::{Buf as _, Bytes};
+use h3::client::SendRequest;
+use h3::error::Code;
+use h3_quinn::OpenStreams;
+use http::Request;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn::{ClientConfig, Endpoint};
+
+use crate::ask::Ask;
+use crate::judge::{Judge, Next};
+
+/// A connection; clones share it.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    requests: SendRequest<OpenStreams, Bytes>,
+    edge: SocketAddr,
+}
+
+impl Connection {
+    /// Connects from a port of its own.
+    pub(crate) async fn connect(edge: SocketAddr, tls: rustls::ClientConfig) -> Result<Self> {
+        let endpoint = Endpoint::client((Ipv4Addr::UNSPECIFIED, 0).into())?;
+        let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+        let connection = endpoint.connect_with(config, edge, &edge.ip().to_string())?.await?;
+        let (mut driver, requests) = h3::client::new(h3_quinn::Connection::new(connection)).await?;
+        tokio::spawn(async move {
+            // The endpoint lives as long as its connection.
+            let _endpoint = endpoint;
+            poll_fn(|context| driver.poll_close(context)).await
+        });
+        Ok(Self { requests, edge })
+    }
+
+    /// Sends a request and has its answer judged; how many bytes of body came.
+    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<u64> {
+        let uri = format!("https://{}{}", self.edge, ask.target);
+        let mut request = Request::builder().method(ask.method.clone()).uri(uri);
+        for (name, value) in &ask.fields {
+            request = request.header(name, value);
+        }
+        let mut stream =
+            self.requests.send_request(request.body(())?).await.context("no stream")?;
+        stream.finish().await?;
+        let head = stream.recv_response().await.context("no answer")?;
+        let mut judge = Judge::begin(ask, head.status(), head.headers())?;
+        while let Some(mut data) = stream.recv_data().await.context("broken off")? {
+            let bytes = data.copy_to_bytes(data.remaining());
+            if judge.take(&bytes)? == Next::Leave {
+                stream.stop_sending(Code::H3_REQUEST_CANCELLED);
+                return Ok(judge.taken());
+            }
+        }
+        judge.end()
+    }
+}

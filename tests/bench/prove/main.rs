@@ -1,0 +1,31 @@
+//! Programs that prove what is said of an edge, for long runs by hand: `tests/bench/prove.sh` starts
+//! one and calls this. The end-to-end tests run the same in short.
+//!
+//! Reading order: [`mixed`] (every byte of mixed requests): its [`objects`], [`ask`] (what is asked and
+//! must come), [`judge`] (whether it came), the protocols [`http1`], [`http2`], [`http3`], [`tls`].
+
+mod ask;
+mod http1;
+mod http2;
+mod http3;
+mod judge;
+mod mixed;
+mod objects;
+mod tls;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// What is proved.
+#[derive(Parser)]
+enum Proof {
+    /// Mixed requests over every protocol, each byte of the answers looked at
+    Mixed(mixed::Mixed),
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    match Proof::parse() {
+        Proof::Mixed(mixed) => mixed::run(&mixed).await,
+    }
+}
