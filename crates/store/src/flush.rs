@@ -16,11 +16,13 @@
 //! could not write): their representations are discarded. What else fails is tried again.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::entry::Change;
 use crate::file_body::FileBody;
 use crate::index::Spot;
+use crate::live::Taken;
 use crate::names::{Part, Place};
 use crate::representation::{Body, Representation};
 use crate::shared::{CREATE, Shared, lock, units};
@@ -65,16 +67,13 @@ impl Store {
             shared.tend_log();
             shared.sweep_some();
         }
+        shared.let_newcomers_go();
         shared.trim_memory();
     }
 }
 
 /// Does something with a visible representation that has its own file, unless it is gone.
-fn refer(
-    shared: &Shared,
-    place: Place,
-    with: impl FnOnce(&std::sync::Arc<Representation>, &FileBody),
-) {
+fn refer(shared: &Shared, place: Place, with: impl FnOnce(&Arc<Representation>, &FileBody)) {
     let _referring = lock(&shared.referring);
     if let Some(rep) = shared.live.of(place)
         && let Some(body) = rep.file_body()
@@ -218,6 +217,39 @@ impl Shared {
             return false;
         }
         true
+    }
+
+    /// Lets go of packed objects that were asked for once: most never are again, and their record is
+    /// read as soon as anything else of the disk. Who was asked for twice stays while there is memory.
+    fn let_newcomers_go(&self) {
+        let mut newcomers = self.take_newcomers();
+        newcomers.retain(|place| {
+            // It may go while it is neither in use nor knows something that the disk does not.
+            let verdict = self
+                .live
+                .inspect(*place, |rep, in_use| (rep.is_hot(), !in_use && rep.can_be_loaded()));
+            match verdict {
+                None | Some((true, _)) => false,
+                Some((false, true)) => {
+                    self.leave_memory(*place);
+                    false
+                }
+                Some((false, false)) => true,
+            }
+        });
+        self.keep_newcomers(newcomers);
+    }
+
+    /// Lets go of one unless it is in use.
+    pub(crate) fn leave_memory(&self, place: Place) {
+        let mut index = self.index_mut();
+        let Taken::Idle(rep) = self.live.take_idle(place) else { return };
+        if rep.can_be_loaded() {
+            index.note(place, rep.is_used(), rep.is_verified());
+        } else {
+            // It has changed while it was looked at.
+            drop(self.live.insert(&rep));
+        }
     }
 
     /// Lets go of what nobody asked for lately when the memory is used up.

@@ -15,7 +15,7 @@
 //! - The files never occupy more than [`Params::capacity`]: room is reserved before it is used,
 //!   and given back only once the file system has given it back. Folders are not counted.
 //! - There are never two representations of one place in memory, and what is in memory without being
-//!   in use stays below [`Params::memory`].
+//!   in use stays below [`Params::memory`]. A small object that was asked for once takes none there.
 //! - While anybody holds a reference to a representation, none of its blocks is removed. Whatever
 //!   nobody refers to can make room, flushed or not.
 //! - One store for a folder: the disk is locked while it is open, and a body file is never made over

@@ -55,11 +55,11 @@ impl Store {
         }
     }
 
-    /// The visible representation of a key, marked as asked for; what cannot be read is a miss.
-    /// Blocks.
+    /// The visible representation of a key, brought into memory for who asks for it next and spared
+    /// by eviction until then; what cannot be read is a miss. Blocks.
     pub fn load(&self, key: &Key) -> Option<Arc<Representation>> {
         let rep = self.shared.load(key)?;
-        rep.visit();
+        rep.touch();
         if self.shared.live.is_over() {
             self.shared.trim_memory();
         }
@@ -99,6 +99,7 @@ impl Shared {
             if index.spot(place) == Some(spot) {
                 self.live.insert(&rep);
                 drop(index);
+                self.note_newcomer(&rep);
                 self.count_units(&rep, spot);
                 return Some(rep);
             }
@@ -158,7 +159,11 @@ impl Shared {
         let length = u64::try_from(record.body.len()).unwrap_or(u64::MAX);
         let head = Bytes::copy_from_slice(&record.head);
         let (shared, body) = (Arc::clone(self), Body::Packed(body));
-        Ok(Representation::new(shared, place, length, record.block_bytes, head, body))
+        let rep = Representation::new(shared, place, length, record.block_bytes, head, body);
+        if is_hot {
+            rep.note_asked_before();
+        }
+        Ok(rep)
     }
 
     /// Takes what is not there any more out of the index; `false`: it has moved meanwhile.

@@ -23,7 +23,7 @@ use crate::shared::{Remains, Shared, WriteError};
 const USED: u8 = 1;
 /// Asked for since the walk over what is in memory came by.
 const TOUCHED: u8 = 2;
-/// Asked for at all since it came into memory.
+/// Asked for since it came into memory, or lately before that.
 const ASKED: u8 = 4;
 /// Asked for twice.
 const HOT: u8 = 8;
@@ -194,7 +194,7 @@ impl Representation {
     pub fn wants_memory(&self) -> bool {
         match &self.body {
             Body::File(_) => false,
-            Body::Packed(body) => self.marks.load(Relaxed) & HOT != 0 && body.wants_memory(),
+            Body::Packed(body) => self.is_hot() && body.wants_memory(),
         }
     }
 
@@ -242,13 +242,30 @@ impl Representation {
 
     /// It was asked for.
     pub(crate) fn visit(&self) {
-        let marks = self.marks.load(Relaxed);
-        let hot = if marks & ASKED == 0 { 0 } else { HOT };
-        let wanted = USED | TOUCHED | ASKED | hot;
+        let is_first = self.marks.load(Relaxed) & ASKED == 0;
+        self.mark(USED | TOUCHED | ASKED | if is_first { 0 } else { HOT });
+    }
+
+    /// It was brought into memory, or used there, for whoever is about to ask for it.
+    pub(crate) fn touch(&self) {
+        self.mark(USED | TOUCHED);
+    }
+
+    /// It was asked for before it came into memory this time.
+    pub(crate) fn note_asked_before(&self) {
+        self.mark(ASKED);
+    }
+
+    fn mark(&self, wanted: u8) {
         // Mostly they are set already; then the cache line stays shared.
-        if marks & wanted != wanted {
+        if self.marks.load(Relaxed) & wanted != wanted {
             self.marks.fetch_or(wanted, Relaxed);
         }
+    }
+
+    /// Whether it was asked for twice.
+    pub(crate) fn is_hot(&self) -> bool {
+        self.marks.load(Relaxed) & HOT != 0
     }
 
     /// Whether it was asked for since the hand of eviction came by.

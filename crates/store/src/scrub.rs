@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use crate::index::Spot;
-use crate::live::Taken;
 use crate::names::Place;
 use crate::packed::read_record;
 use crate::record::Record;
@@ -136,17 +135,5 @@ impl Shared {
             self.leave_memory(place);
         }
         (read, (next < blocks).then_some(next))
-    }
-
-    /// Lets go of one that only the scrub wanted.
-    fn leave_memory(&self, place: Place) {
-        let mut index = self.index_mut();
-        let Taken::Idle(rep) = self.live.take_idle(place) else { return };
-        if rep.can_be_loaded() {
-            index.note(place, rep.is_used(), rep.is_verified());
-        } else {
-            // It has changed while it was looked at.
-            drop(self.live.insert(&rep));
-        }
     }
 }

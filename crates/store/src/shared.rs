@@ -138,6 +138,8 @@ pub(crate) struct Shared {
     dirty: Mutex<Vec<Place>>,
     /// Packed since the last sync began.
     unsynced: Mutex<Vec<Place>>,
+    /// Packed ones that came into memory and were not asked for twice so far.
+    newcomers: Mutex<Vec<Place>>,
     /// Whether anything has changed since the last sync.
     changed: AtomicBool,
     /// A sync outside a flush has failed: the next flush has to treat its own as failed.
@@ -175,6 +177,7 @@ impl Shared {
             loading: std::array::from_fn(|_| Mutex::new(())),
             dirty: Mutex::default(),
             unsynced: Mutex::default(),
+            newcomers: Mutex::default(),
             changed: AtomicBool::new(false),
             sync_failed: AtomicBool::new(false),
             cannot_punch: AtomicBool::new(false),
@@ -379,6 +382,22 @@ impl Shared {
 
     pub(crate) fn take_unsynced(&self) -> Vec<Place> {
         std::mem::take(&mut *lock(&self.unsynced))
+    }
+
+    /// It has come into memory: if it is packed, it leaves with the next flush unless it is asked for
+    /// again.
+    pub(crate) fn note_newcomer(&self, rep: &Representation) {
+        if rep.file_body().is_none() {
+            lock(&self.newcomers).push(rep.place());
+        }
+    }
+
+    pub(crate) fn take_newcomers(&self) -> Vec<Place> {
+        std::mem::take(&mut *lock(&self.newcomers))
+    }
+
+    pub(crate) fn keep_newcomers(&self, places: Vec<Place>) {
+        lock(&self.newcomers).extend(places);
     }
 
     /// Remembers that `rep` keeps its file open, and closes the one that was opened first when

@@ -155,6 +155,7 @@ impl Store {
             shared.note_unsynced(place);
         }
         drop(index);
+        shared.note_newcomer(&rep);
         if rep.is_dirty() {
             shared.note_dirty(place);
         }
