@@ -11,6 +11,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use crate::meta::{Meta, UNIT_BYTES};
 use crate::names::Part;
 use crate::representation::{Body, Extent, Representation};
@@ -300,6 +302,21 @@ impl Representation {
         let Slot { state, crc, .. } = body.slot(block).filter(Slot::is_held)?;
         let good = self.is_as_written(body, block, crc)?;
         Some(self.judge(body, block, state, good))
+    }
+
+    /// Reads a held block whole; one that is not as written becomes a miss.
+    pub(crate) fn read_checked_in_file(
+        self: &Arc<Self>,
+        body: &FileBody,
+        block: u32,
+    ) -> Option<Bytes> {
+        let Slot { state, crc, .. } = body.slot(block).filter(Slot::is_held)?;
+        let len = usize::try_from(self.block_len(block)).ok()?;
+        let file = self.file_to_read(body)?;
+        let bytes = self.shared.read_exact(&file, self.block_start(block), len).ok();
+        let good = bytes.filter(|bytes| crc32c::crc32c(bytes) == crc);
+        self.judge(body, block, state, good.is_some());
+        good.map(Bytes::from)
     }
 
     /// `None`: the disk does not answer.

@@ -42,33 +42,41 @@ impl Store {
     /// Makes everything stored before the call durable, takes away the files of what is no longer
     /// used, and lets go of memory. To be called each second. Blocks.
     pub fn flush(&self) {
-        let shared = &self.shared;
-        let _flushing = lock(&shared.flushing);
+        let _flushing = lock(&self.shared.flushing);
+        if self.shared.is_writing() {
+            self.shared.flush();
+        }
+    }
+}
+
+impl Shared {
+    /// The same for who holds `flushing`. Blocks.
+    pub(crate) fn flush(&self) {
         // A refusal is counted where it happens; there is nobody else to tell.
-        let _ = shared.clear_remains();
-        let dirty = shared.take_dirty();
+        let _ = self.clear_remains();
+        let dirty = self.take_dirty();
         let mut written: Vec<Written> =
-            dirty.into_iter().filter_map(|place| write_one(shared, place)).collect();
-        let _ = shared.make_log_room();
-        let _ = shared.write_log();
-        let arrivals = shared.arrivals();
-        if !sync(shared, &written) {
+            dirty.into_iter().filter_map(|place| write_one(self, place)).collect();
+        let _ = self.make_log_room();
+        let _ = self.write_log();
+        let arrivals = self.arrivals();
+        if !sync(self, &written) {
             return;
         }
-        let departures = shared.confirm_moves(arrivals);
+        let departures = self.confirm_moves(arrivals);
         for Written { place, .. } in written.iter_mut().filter(|written| written.waits) {
-            refer(shared, *place, |rep, body| put_in_place(shared, rep, body));
+            refer(self, *place, |rep, body| put_in_place(self, rep, body));
         }
-        let is_whole = matches!(shared.write_log(), Ok(true));
-        if sync(shared, &[]) {
+        let is_whole = matches!(self.write_log(), Ok(true));
+        if sync(self, &[]) {
             if is_whole {
-                shared.end_moves(departures);
+                self.end_moves(departures);
             }
-            shared.tend_log();
-            shared.sweep_some();
+            self.tend_log();
+            self.sweep_some();
         }
-        shared.let_newcomers_go();
-        shared.trim_memory();
+        self.let_newcomers_go();
+        self.trim_memory();
     }
 }
 

@@ -18,15 +18,16 @@
 //!   in use stays below [`Params::memory`]. A small object that was asked for once takes none there.
 //! - While anybody holds a reference to a representation, none of its blocks is removed. Whatever
 //!   nobody refers to can make room, flushed or not.
-//! - One store for a folder: the disk is locked while it is open, and a body file is never made over
-//!   one that is there.
+//! - One store for a folder: the disk is locked while it is open or until [`Store::hand_over`], after
+//!   which it writes nothing, and a body file is never made over one that is there.
 //! - A disk that fails makes writes fail; what is held is still read.
 //!
 //! Tour, in the order of a representation's life: [`store`](Store) creates it, `load` finds it again
 //! in the `index` and brings it among the `live`; [`representation`](Representation) takes and gives
 //! its blocks (`file_body`, `packed` into `segments`); `flush` makes it durable, in the bytes that
 //! `meta`, `record` and `entry` know (`docs/formats/store.md`); `shared` keeps the budget, `evict`
-//! makes room in the order of `sieve`; `scrub` looks whether it is still what it was; `recover` brings
+//! makes room in the order of `sieve`; `hand_over` gives the folder to the next process, behind the
+//! `gate` that all changes pass; `scrub` looks whether it is still what it was; `recover` brings
 //! everything back at the next start, `sweep` takes away what a killed process left.
 //! [`disk`] is the seam to the operating system, and `testing` a disk that lies, breaks and
 //! loses power.
@@ -40,6 +41,8 @@ mod entry;
 mod evict;
 mod file_body;
 mod flush;
+mod gate;
+mod hand_over;
 mod index;
 mod live;
 mod load;
@@ -61,6 +64,8 @@ mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+#[cfg(test)]
+mod handed;
 #[cfg(test)]
 mod properties;
 #[cfg(test)]

@@ -50,8 +50,8 @@ impl Store {
             return Held::Ready(rep);
         }
         match self.shared.index().get(key) {
-            Some(_) => Held::OnDisk,
-            None => Held::Absent,
+            Some(_) if self.shared.is_writing() => Held::OnDisk,
+            _ => Held::Absent,
         }
     }
 
@@ -77,6 +77,9 @@ impl Shared {
         let stripes = self.loading.len();
         let stripe = usize::from(stripe).checked_rem(stripes).unwrap_or(0);
         let _loading = lock(self.loading.get(stripe)?);
+        if self.tenure.is_gone() {
+            return None;
+        }
         for _ in 0..MOVES_MAX {
             if let Some(rep) = self.live.get(key) {
                 return Some(rep);

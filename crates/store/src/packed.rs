@@ -223,6 +223,20 @@ impl Representation {
         Ok(())
     }
 
+    /// Its body, from memory or read from its record; one that is not as written becomes a miss.
+    pub(crate) fn read_checked_packed(&self, body: &PackedBody) -> Option<Bytes> {
+        if let Some(memory) = body.memory() {
+            return Some(memory);
+        }
+        let seat = body.seat()?;
+        let found = seat.read(&self.shared, self.place).ok().map(|record| record.body);
+        if found.is_none() {
+            body.doubt();
+            self.verify_packed(body);
+        }
+        found
+    }
+
     /// Where its record is, if it has one. To be called while the index is locked.
     pub(crate) fn seated(&self, index: &Index) -> Option<Spot> {
         let Body::Packed(body) = &self.body else { return None };

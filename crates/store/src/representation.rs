@@ -165,6 +165,9 @@ impl Representation {
         if expected == 0 || u32::try_from(bytes.len()) != Ok(expected) {
             return Err(WriteError::WrongLength { block, expected, given: bytes.len() });
         }
+        if !self.shared.tenure.is_ours() {
+            return Err(WriteError::HandedOver);
+        }
         match &self.body {
             Body::File(body) => self.write_to_file(body, block, bytes),
             Body::Packed(body) => self.write_packed(body, bytes),
@@ -173,8 +176,12 @@ impl Representation {
 
     /// The longest held and verified run that starts at `offset`, at most `len_max` bytes. `None`
     /// if the block at `offset` is not held or waits for [`Self::verify`], or if its file cannot
-    /// be opened: then it is to be treated as a miss. Touches the disk only to open the file.
+    /// be opened: then it is to be treated as a miss. Also `None` once the store is handed over.
+    /// Touches the disk only to open the file.
     pub fn extent(self: &Arc<Self>, offset: u64, len_max: u64) -> Option<Extent> {
+        if self.is_handed_over() {
+            return None;
+        }
         match &self.body {
             Body::File(body) => self.extent_of_file(body, offset, len_max),
             Body::Packed(body) => self.extent_of_segment(body, offset, len_max),
@@ -207,8 +214,12 @@ impl Representation {
 
     /// Whether all these bytes are held and none is in doubt: to be asked after bytes of an extent
     /// were read and before they are used, because a block may be lost while extents of it are
-    /// about (a failed sync: the kernel may have put a hole in its place).
+    /// about (a failed sync: the kernel may have put a hole in its place), and the store may be handed
+    /// over.
     pub fn still_holds(&self, at: u64, len: u64) -> bool {
+        if self.is_handed_over() {
+            return false;
+        }
         match &self.body {
             Body::File(body) => body.still_holds(self.span(at, len), len),
             Body::Packed(body) => len > 0 && body.still_holds(),

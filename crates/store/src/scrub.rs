@@ -44,6 +44,9 @@ impl Store {
     /// and is counted. To be called now and then. Blocks.
     pub fn scrub(&self, budget_bytes: u64) {
         let shared = &self.shared;
+        if !shared.is_writing() {
+            return;
+        }
         let mut scrubbing = lock(&shared.scrubbing);
         let (mut left, mut entries) = (budget_bytes, ENTRIES_MAX);
         while left > 0 && entries > 0 {

@@ -23,6 +23,8 @@ use std::sync::{
 use crate::disk::{Disk, Lock};
 use crate::entry::Change;
 use crate::evict::Step;
+use crate::gate::Gate;
+use crate::hand_over::Tenure;
 use crate::index::{Index, Spot};
 use crate::live::Live;
 use crate::log::Log;
@@ -80,6 +82,9 @@ pub enum WriteError {
         /// The block.
         block: u32,
     },
+    /// The store was handed over to another process.
+    #[error("the store was handed over to another process")]
+    HandedOver,
     /// The disk refused.
     #[error("cannot {action} on the disk of the store")]
     Disk {
@@ -113,7 +118,11 @@ pub(crate) struct Counts {
 }
 
 pub(crate) struct Shared {
+    /// The disk, behind the gate.
     pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) gate: Arc<Gate>,
+    /// Whose the disk is.
+    pub(crate) tenure: Tenure,
     pub(crate) capacity: u64,
     /// Bytes of a segment at most, unless one record is larger.
     pub(crate) segment_bytes: u64,
@@ -151,15 +160,16 @@ pub(crate) struct Shared {
     /// Body files kept open for the next use; beyond `open_files_max` the one opened first is closed.
     open_files: Mutex<VecDeque<Weak<Representation>>>,
     open_files_max: usize,
-    /// Keeps other stores off the disk.
-    _lock: Lock,
 }
 
 impl Shared {
     pub(crate) fn new(disk: Arc<dyn Disk>, lock: Lock, params: Params, log: Log) -> Self {
         let capacity = params.capacity.0;
+        let gate = Arc::new(Gate::new(disk, lock));
         Self {
-            disk,
+            disk: Arc::clone(&gate) as Arc<dyn Disk>,
+            gate,
+            tenure: Tenure::default(),
             capacity,
             segment_bytes: segment_bytes(capacity),
             counts: Counts::default(),
@@ -185,7 +195,6 @@ impl Shared {
             sweep: Mutex::default(),
             open_files: Mutex::default(),
             open_files_max: params.open_files,
-            _lock: lock,
         }
     }
 
@@ -266,7 +275,9 @@ impl Shared {
     /// Writes a change of the index down, sooner or later; to be called while the index is locked, so
     /// that the order is the same.
     pub(crate) fn note(&self, change: Change) {
-        self.log.push(change);
+        if self.is_writing() {
+            self.log.push(change);
+        }
     }
 
     /// The same for what was where it is no more.
@@ -333,8 +344,11 @@ impl Shared {
         Ok(())
     }
 
-    /// Counts a refusal of the disk and makes it an error.
+    /// Counts a refusal of the disk and makes it an error. When it was the gate's, nobody is to blame.
     pub(crate) fn refused(&self, action: &'static str, source: io::Error) -> WriteError {
+        if self.tenure.is_gone() {
+            return WriteError::HandedOver;
+        }
         self.counts.write_errors.fetch_add(1, Relaxed);
         self.note_device(&source);
         if source.kind() == io::ErrorKind::NotFound && action == CREATE {
@@ -356,7 +370,10 @@ impl Shared {
 
     /// Counts blocks that are not what was stored.
     pub(crate) fn count_corrupt(&self) {
-        self.counts.corrupt_blocks.fetch_add(1, Relaxed);
+        // What the next process has taken away is none.
+        if self.is_writing() {
+            self.counts.corrupt_blocks.fetch_add(1, Relaxed);
+        }
     }
 
     /// Something was written or named: the next flush has to make that durable.
@@ -369,7 +386,9 @@ impl Shared {
     }
 
     pub(crate) fn note_dirty(&self, place: Place) {
-        lock(&self.dirty).push(place);
+        if self.is_writing() {
+            lock(&self.dirty).push(place);
+        }
     }
 
     pub(crate) fn take_dirty(&self) -> Vec<Place> {

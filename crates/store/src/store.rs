@@ -119,6 +119,9 @@ impl Store {
     ) -> Result<(Arc<Representation>, T), WriteError> {
         check_head(&head)?;
         let shared = &self.shared;
+        if !shared.tenure.is_ours() {
+            return Err(WriteError::HandedOver);
+        }
         let capacity = shared.capacity;
         let is_small = self.is_small(length, head.len());
         let room = match is_small {
@@ -257,7 +260,9 @@ impl Shared {
         let rep = self.live.remove(place);
         self.note_gone(place, spot);
         drop(index);
-        self.retire(place, spot, rep);
+        if self.is_writing() {
+            self.retire(place, spot, rep);
+        }
         true
     }
 
