@@ -9,11 +9,15 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
+use crate::chunk::{Chunk, Files};
 use crate::file_range::{FileRange, Reader};
 use crate::pulse::Busy;
+
+/// A shorter part of a file is read and leaves in one write with what is before it.
+const FILE_CHUNK_BYTES_MIN: u64 = 64 * 1024;
 
 /// Why a body cannot go on. The connection is broken off; the text is for the log.
 #[derive(Debug, thiserror::Error)]
@@ -111,25 +115,24 @@ impl Body {
         self
     }
 
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
+        let files = self.busy.as_ref().and_then(Busy::files);
         match &mut self.content {
             Content::Bytes(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.content = Content::Over;
-                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes)))
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(Chunk::Mem(bytes))))
             }
-            Content::File(reader) => {
-                reader.poll_chunk(cx).map(|chunk| Some(chunk?.map_err(BodyError::File)))
-            }
-            Content::Source(pulling) => pulling.poll_bytes(cx),
+            Content::File(reader) => poll_file(reader, files, cx),
+            Content::Source(pulling) => pulling.poll_chunk(files, cx),
             Content::Over => Poll::Ready(None),
         }
     }
 
     /// Checks what came against what was announced.
-    fn account(&mut self, chunk: Option<&Bytes>) -> Result<(), BodyError> {
+    fn account(&mut self, chunk: Option<&Chunk>) -> Result<(), BodyError> {
         let Some(left) = self.left else { return Ok(()) };
-        let given = chunk.map_or(0, |bytes| u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        let given = chunk.map_or(0, |chunk| u64::try_from(chunk.remaining()).unwrap_or(u64::MAX));
         match left.checked_sub(given) {
             Some(rest) if chunk.is_some() || rest == 0 => {
                 self.left = Some(rest);
@@ -141,14 +144,14 @@ impl Body {
 }
 
 impl http_body::Body for Body {
-    type Data = Bytes;
+    type Data = Chunk;
     type Error = BodyError;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let chunk = match ready!(self.poll_bytes(cx)).transpose() {
+    ) -> Poll<Option<Result<Frame<Chunk>, BodyError>>> {
+        let chunk = match ready!(self.poll_chunk(cx)).transpose() {
             Ok(chunk) => self.account(chunk.as_ref()).map(|()| chunk),
             Err(error) => Err(error),
         };
@@ -194,6 +197,23 @@ impl std::fmt::Debug for Body {
     }
 }
 
+/// The next chunk of a file: all that is left of it for a connection that sends files, as far as
+/// that is worth it, else what is read.
+fn poll_file(
+    reader: &mut Reader,
+    files: Option<&Files>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Chunk, BodyError>>> {
+    if let Some(files) = files
+        && reader.left() >= FILE_CHUNK_BYTES_MIN
+        && let Some(chunk) = files.take(reader.range_mut())
+    {
+        return Poll::Ready(Some(Ok(chunk)));
+    }
+    let read = ready!(reader.poll_chunk(cx));
+    Poll::Ready(read.map(|read| read.map(Chunk::Mem).map_err(BodyError::File)))
+}
+
 /// A source of any type, behind one allocation for itself and one for each piece.
 trait Pull: Send {
     fn pull(self: Box<Self>) -> Pin<Box<dyn Future<Output = Pulled> + Send>>;
@@ -223,12 +243,16 @@ impl Pulling {
         Self { source: Some(Box::new(source)), next: None, file: None }
     }
 
-    fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
+    fn poll_chunk(
+        &mut self,
+        files: Option<&Files>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk, BodyError>>> {
         loop {
             if let Some(reader) = &mut self.file {
-                match ready!(reader.poll_chunk(cx)) {
-                    Some(chunk) => return Poll::Ready(Some(chunk.map_err(BodyError::File))),
+                match ready!(poll_file(reader, files, cx)) {
                     None => self.file = None,
+                    chunk => return Poll::Ready(chunk),
                 }
             }
             if let Some(source) = self.source.take() {
@@ -242,7 +266,7 @@ impl Pulling {
                 Some(Ok(Piece::Bytes(bytes))) if bytes.is_empty() => {}
                 Some(Ok(Piece::Bytes(bytes))) => {
                     self.source = Some(source);
-                    return Poll::Ready(Some(Ok(bytes)));
+                    return Poll::Ready(Some(Ok(Chunk::Mem(bytes))));
                 }
                 Some(Ok(Piece::File(range))) => self.file = Some(Reader::new(range)),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),

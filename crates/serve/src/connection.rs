@@ -43,7 +43,7 @@ pub(crate) async fn serve<S, H>(
     S: Wire,
     H: Handler,
 {
-    let pulse = Pulse::new(Arc::clone(&counters));
+    let pulse = Pulse::new(Arc::clone(&counters), stream.plain().is_some());
     let answer = service_fn(|request: Request<Incoming>| {
         let mut busy = pulse.begin();
         let handler = Arc::clone(&handler);
@@ -105,6 +105,12 @@ pub(crate) async fn serve<S, H>(
 pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Ends it so that the other side sees a failure, not an end.
     fn reset(self);
+
+    /// The socket, when what is written goes to the client as it is: file content may then leave
+    /// without a copy.
+    fn plain(&self) -> Option<&TcpStream> {
+        None
+    }
 }
 
 impl Wire for TcpStream {
@@ -112,6 +118,10 @@ impl Wire for TcpStream {
         if let Err(error) = self.set_zero_linger() {
             tracing::debug!(%error, "a connection cannot be reset");
         }
+    }
+
+    fn plain(&self) -> Option<&TcpStream> {
+        Some(self)
     }
 }
 

@@ -1,5 +1,5 @@
-//! A part of a file on its way to a client, read in chunks: from the page cache on the spot, from
-//! the disk on the blocking pool, so that no worker ever waits for a disk.
+//! A part of a file on its way to a client: sent from the page cache as it is, or read in chunks, from
+//! the page cache on the spot, from the disk on the blocking pool. No worker ever waits for a disk.
 
 use std::fs::File;
 use std::io;
@@ -10,6 +10,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use store::Representation;
+use sys::sendfile::{is_cached, send_file};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 /// Bytes of a chunk at most: large enough to be cheap, small enough that many slow clients fit.
@@ -52,6 +54,14 @@ impl FileRange {
     /// Whether there is nothing in it.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Cuts the first `bytes` bytes off.
+    pub(crate) fn split_to(&mut self, bytes: usize) -> Self {
+        let mut first = self.clone();
+        self.advance(bytes);
+        first.len = first.len.saturating_sub(self.len);
+        first
     }
 
     /// Whether the next `bytes` bytes, just read, are those that were stored. A block may be lost
@@ -104,6 +114,49 @@ impl Reader {
         self.range.len
     }
 
+    /// What is left. To be changed only while nothing is being read.
+    pub(crate) fn range_mut(&mut self) -> &mut FileRange {
+        debug_assert!(self.pending.is_none());
+        &mut self.range
+    }
+
+    /// Whether a chunk is being read; [`Self::poll_chunk`] has it next.
+    pub(crate) fn is_reading(&self) -> bool {
+        self.pending.is_some()
+    }
+
+    /// Sends at most `most` bytes straight to `socket` if they are in the page cache; they are to
+    /// be [confirmed](Self::confirm). `None` when they cannot go that way, whatever the reason:
+    /// [`Self::poll_chunk`] gets them, or tells why not.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] when the socket takes nothing now.
+    pub(crate) fn send(&self, socket: &TcpStream, most: usize) -> io::Result<Option<usize>> {
+        let FileRange { file, offset, len, .. } = &self.range;
+        let most = usize::try_from(*len).unwrap_or(most).min(most);
+        let bytes = u64::try_from(most).unwrap_or(u64::MAX);
+        if !is_cached(file, *offset, bytes) || !self.range.is_good(most) {
+            return Ok(None);
+        }
+        match send_file(socket, file, *offset, most) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            Ok(0) | Err(_) => Ok(None),
+            Ok(sent) => Ok(Some(sent)),
+        }
+    }
+
+    /// Goes on behind `sent` bytes that were just read or sent.
+    ///
+    /// # Errors
+    /// When they may not be what was stored.
+    pub(crate) fn confirm(&mut self, sent: usize) -> io::Result<()> {
+        if !self.range.is_good(sent) {
+            return Err(io::Error::other("a block was lost while it was sent"));
+        }
+        self.range.advance(sent);
+        Ok(())
+    }
+
     /// The next chunk; `None` at the end.
     pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.pending.is_none() {
@@ -138,10 +191,7 @@ impl Reader {
                 "the file has become shorter while it was sent",
             ));
         }
-        if !self.range.is_good(chunk.len()) {
-            return Err(io::Error::other("a block was lost while it was sent"));
-        }
-        self.range.advance(chunk.len());
+        self.confirm(chunk.len())?;
         Ok(chunk)
     }
 }

@@ -1,6 +1,10 @@
-//! A byte stream of tokio as hyper wants it, with signs of life for the connection's [`Pulse`].
+//! A byte stream of tokio as hyper wants it, with signs of life for the connection's [`Pulse`], and
+//! the way of file chunks: where a mark stands in a list of buffers, its file's bytes are sent.
 //!
-//! Ours, not a library's: file chunks will leave from here by `sendfile(2)`.
+//! - What is before a mark leaves with "more follows".
+//! - What is in the page cache goes by `sendfile(2)`, at most [`SEND_BYTES_MAX`] at a time. What is
+//!   not, or cannot go so, is read on the blocking pool, a chunk at a time, and sent from memory.
+//! - After [`SEND_BYTES_MAX`] without a pause other connections have their turn.
 
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
@@ -8,27 +12,135 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use sys::sendfile::{mark_at, send_more};
+use tokio::io::{Interest, ReadBuf};
+use tokio::net::TcpStream;
 
+use crate::BodyError;
+use crate::chunk::Marked;
+use crate::connection::Wire;
+use crate::file_range::Reader;
 use crate::pulse::Pulse;
 
 /// Bytes read at once: more than nearly every request has. They are copied on, which costs
 /// nothing beside the system call and needs no `unsafe`.
 const READ_BYTES: usize = 8 * 1024;
 
+/// Bytes sent by one `sendfile(2)`, and by one connection in one turn.
+const SEND_BYTES_MAX: usize = 2 * 1024 * 1024;
+
 pub(crate) struct Io<S> {
     stream: S,
     pulse: Arc<Pulse>,
+    /// The file chunk that is being sent.
+    part: Option<Part>,
+    /// Bytes of files sent in this turn.
+    turn_bytes: usize,
 }
 
-impl<S> Io<S> {
+/// A file chunk on its way.
+struct Part {
+    /// Where the mark of what is left begins.
+    at: usize,
+    reader: Reader,
+    /// Bytes read and not sent.
+    read: Bytes,
+}
+
+impl From<Marked> for Part {
+    fn from(Marked { at, range }: Marked) -> Self {
+        Self { at, reader: Reader::new(range), read: Bytes::new() }
+    }
+}
+
+impl<S: Wire> Io<S> {
     pub(crate) fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse }
+        Self { stream, pulse, part: None, turn_bytes: 0 }
     }
 
     pub(crate) fn into_inner(self) -> S {
         self.stream
+    }
+
+    /// Sends at most `len` bytes of the file whose mark is at `at`.
+    fn poll_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        at: usize,
+        len: usize,
+    ) -> Poll<io::Result<usize>> {
+        if self.turn_bytes >= SEND_BYTES_MAX {
+            self.turn_bytes = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        let next = || self.pulse.files()?.next();
+        let Some(mut part) = self.part.take().or_else(|| next().map(Part::from)) else {
+            return Poll::Ready(Err(io::Error::other("a file chunk has no file")));
+        };
+        if part.at != at {
+            return Poll::Ready(Err(io::Error::other("a file chunk has another one's file")));
+        }
+        let sent = self.poll_part(cx, &mut part, len.min(SEND_BYTES_MAX));
+        match &sent {
+            Poll::Ready(Ok(sent)) => {
+                part.at = part.at.saturating_add(*sent);
+                self.turn_bytes = self.turn_bytes.saturating_add(*sent);
+            }
+            _ => self.turn_bytes = 0,
+        }
+        if part.reader.left() > 0 || !part.read.is_empty() {
+            self.part = Some(part);
+        } else {
+            self.pulse.files().inspect(|files| files.note_sent());
+        }
+        sent
+    }
+
+    fn poll_part(
+        &mut self,
+        cx: &mut Context<'_>,
+        part: &mut Part,
+        most: usize,
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            if !part.read.is_empty() {
+                let bytes = part.read.get(..most).unwrap_or(&part.read);
+                let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
+                let sent = ready!(self.noted(written))?;
+                part.read.advance(sent);
+                return Poll::Ready(Ok(sent));
+            }
+            if let Some(socket) = self.stream.plain()
+                && !part.reader.is_reading()
+            {
+                let sent = poll_socket(socket, cx, || part.reader.send(socket, most));
+                self.pulse.note_write(sent.is_pending());
+                if let Some(sent) = ready!(sent)? {
+                    let confirmed = part.reader.confirm(sent).map(|()| sent);
+                    return Poll::Ready(confirmed.map_err(|error| self.broken(error)));
+                }
+            }
+            let Poll::Ready(read) = part.reader.poll_chunk(cx) else {
+                // It is the client that waits for us.
+                self.pulse.note_write(false);
+                return Poll::Pending;
+            };
+            match read {
+                Some(Ok(bytes)) => part.read = bytes,
+                Some(Err(error)) => return Poll::Ready(Err(self.broken(error))),
+                None => return Poll::Ready(Ok(0)),
+            }
+        }
+    }
+
+    /// The body of this file has left hyper already: it is for us to say that it was broken off.
+    fn broken(&self, error: io::Error) -> io::Error {
+        let kind = error.kind();
+        self.pulse.note_broken(&BodyError::File(error), true);
+        kind.into()
     }
 
     fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -37,7 +149,23 @@ impl<S> Io<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> hyper::rt::Read for Io<S> {
+/// Does `act`, which returns [`io::ErrorKind::WouldBlock`] when it cannot yet, as soon as the socket
+/// takes bytes.
+fn poll_socket<T>(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    mut act: impl FnMut() -> io::Result<T>,
+) -> Poll<io::Result<T>> {
+    loop {
+        ready!(socket.poll_write_ready(cx))?;
+        match socket.try_io(Interest::WRITABLE, &mut act) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+impl<S: Wire> hyper::rt::Read for Io<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -55,14 +183,13 @@ impl<S: AsyncRead + Unpin> hyper::rt::Read for Io<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> hyper::rt::Write for Io<S> {
+impl<S: Wire> hyper::rt::Write for Io<S> {
     fn poll_write(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.noted(written)
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
     }
 
     fn poll_write_vectored(
@@ -70,10 +197,20 @@ impl<S: AsyncWrite + Unpin> hyper::rt::Write for Io<S> {
         cx: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let Some(socket) = self.stream.plain()
+            && let Some((before, at, len)) = first_mark(buffers)
+        {
+            let Some(before) = buffers.get(..before).filter(|before| !before.is_empty()) else {
+                return self.poll_file(cx, at, len);
+            };
+            let sent = poll_socket(socket, cx, || send_more(socket, before));
+            return self.noted(sent);
+        }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.noted(written)
     }
 
+    /// Marks must not be copied into one buffer with what is around them.
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
@@ -85,4 +222,10 @@ impl<S: AsyncWrite + Unpin> hyper::rt::Write for Io<S> {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+/// The first mark among `buffers`: how many buffers are before it, where it begins, its length.
+fn first_mark(buffers: &[IoSlice<'_>]) -> Option<(usize, usize, usize)> {
+    let marks = buffers.iter().enumerate();
+    marks.filter_map(|(nth, buffer)| Some((nth, mark_at(buffer)?, buffer.len()))).next()
 }

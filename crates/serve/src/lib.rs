@@ -5,20 +5,22 @@
 //!   within [`Limits`]; what goes wrong on the wire is counted in [`Counters`]. One task a
 //!   connection.
 //! - [`Body`] is what a handler answers with: nothing, bytes, a part of a file, or pieces pulled
-//!   from a [`Source`] at the client's own pace.
+//!   from a [`Source`] at the client's own pace. It comes as [`Chunk`]s: over plain HTTP/1.1 files
+//!   leave by `sendfile(2)`, everywhere else their bytes are read.
 //! - [`disk::FsDisk`] is the [`store::Disk`] of a real folder.
 //!
 //! Invariants
 //! - A body that cannot go on is visibly broken off: the connection ends before the announced
 //!   length (or before the last chunk), never after fewer bytes that look whole.
-//! - A connection holds at most [`Limits::head_bytes_max`] of a request and one chunk of 256 KiB
-//!   beyond 64 KiB of a response, however slow its client is.
+//! - A connection holds in memory at most [`Limits::head_bytes_max`] of a request and one chunk of
+//!   256 KiB beyond 64 KiB of a response, however slow its client is.
 //! - What is not HTTP is answered with 400 (431 when too large) and closed.
 //!
 //! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112.
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod body;
+mod chunk;
 mod connection;
 pub mod disk;
 mod file_range;
@@ -28,6 +30,7 @@ mod request;
 mod server;
 
 pub use body::{Body, BodyError, Piece, Source};
+pub use chunk::{Chunk, FileChunk};
 pub use file_range::FileRange;
 pub use request::{Client, RequestBody};
 pub use server::{Counters, Handler, Limits, http};

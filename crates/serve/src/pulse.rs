@@ -10,12 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use rt::clock;
 
 use crate::body::BodyError;
+use crate::chunk::Files;
 use crate::server::Counters;
 
 /// Touched by one task only; atomics because the task may move between threads.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     counters: Arc<Counters>,
+    /// File chunks between bodies and the stream, where the connection sends files.
+    files: Option<Files>,
     requests: AtomicU64,
     /// A request is being answered: from its head on until its body was handed to hyper.
     busy: AtomicBool,
@@ -25,7 +28,8 @@ pub(crate) struct Pulse {
     writes: AtomicU64,
     /// Bytes came since the last request: the head of the next one has begun.
     reading: AtomicBool,
-    /// A body whose end is the end of the connection was broken off.
+    /// A body was broken off of which a close in peace could be the end, or whose last bytes are in
+    /// doubt.
     cut_short: AtomicBool,
 }
 
@@ -55,9 +59,11 @@ pub(crate) struct Seen {
 }
 
 impl Pulse {
-    pub(crate) fn new(counters: Arc<Counters>) -> Arc<Self> {
+    /// `sends_files`: whether its stream takes file chunks.
+    pub(crate) fn new(counters: Arc<Counters>, sends_files: bool) -> Arc<Self> {
         Arc::new(Self {
             counters,
+            files: sends_files.then(Files::default),
             requests: AtomicU64::new(0),
             busy: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
@@ -87,6 +93,21 @@ impl Pulse {
         }
     }
 
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.files.as_ref()
+    }
+
+    /// A response cannot go on; `is_endless` when only the end of the connection would end it.
+    pub(crate) fn note_broken(&self, error: &BodyError, is_endless: bool) {
+        if is_endless {
+            self.cut_short.store(true, Relaxed);
+        }
+        if let Some(more) = self.counters.note_broken_off(clock::now()) {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, more, "a response was broken off");
+        }
+    }
+
     /// Whether the client would take the end of the connection for the end of a body that has none.
     pub(crate) fn was_cut_short(&self) -> bool {
         self.cut_short.load(Relaxed)
@@ -102,7 +123,10 @@ impl Pulse {
         if seen.stalled >= STALLED_LOOKS {
             return Look::Stalled;
         }
-        if requests != before || self.busy.load(Relaxed) || self.write_blocked.load(Relaxed) {
+        let is_sending = self.busy.load(Relaxed)
+            || self.write_blocked.load(Relaxed)
+            || self.files.as_ref().is_some_and(Files::has_unsent);
+        if requests != before || is_sending {
             Look::Alive
         } else if self.reading.load(Relaxed) {
             Look::SlowHead
@@ -120,14 +144,13 @@ pub(crate) struct Busy {
 }
 
 impl Busy {
+    /// What takes the file chunks of this response, if anything does.
+    pub(crate) fn files(&self) -> Option<&Files> {
+        self.pulse.files()
+    }
+
     pub(crate) fn note_broken(&self, error: &BodyError) {
-        if self.ends_connection {
-            self.pulse.cut_short.store(true, Relaxed);
-        }
-        if let Some(more) = self.pulse.counters.note_broken_off(clock::now()) {
-            let error: &dyn std::error::Error = error;
-            tracing::warn!(error, more, "a response was broken off");
-        }
+        self.pulse.note_broken(error, self.ends_connection);
     }
 }
 
@@ -152,7 +175,7 @@ mod tests {
 
     #[test]
     fn only_a_quiet_connection_between_requests_is_idle() {
-        let pulse = Pulse::new(Arc::default());
+        let pulse = Pulse::new(Arc::default(), false);
         let mut seen = Seen::default();
         assert_eq!(pulse.look(&mut seen), Look::Idle);
         pulse.note_read();
@@ -170,9 +193,27 @@ mod tests {
         assert_eq!(pulse.look(&mut seen), Look::Idle);
     }
 
+    /// hyper has let the body go long before the last byte of its file is sent.
+    #[test]
+    fn a_connection_that_still_has_a_file_to_send_is_not_idle() {
+        let pulse = Pulse::new(Arc::default(), true);
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let mut range = crate::FileRange::new(file, 0, 1 << 20);
+        assert!(pulse.files().unwrap().take(&mut range).is_some() && range.is_empty());
+        let mut seen = Seen::default();
+        for _ in 0..10 {
+            assert_eq!(pulse.look(&mut seen), Look::Alive);
+        }
+        let part = pulse.files().unwrap().next().unwrap();
+        assert_eq!(pulse.look(&mut seen), Look::Alive, "it is being sent");
+        drop(part);
+        pulse.files().unwrap().note_sent();
+        assert_eq!(pulse.look(&mut seen), Look::Idle);
+    }
+
     #[test]
     fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_little_is_not() {
-        let pulse = Pulse::new(Arc::default());
+        let pulse = Pulse::new(Arc::default(), false);
         let (_busy, mut seen) = (pulse.begin(), Seen::default());
         for _ in 0..10 {
             pulse.note_write(false);

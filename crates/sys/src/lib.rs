@@ -5,6 +5,7 @@
 //! - [`file`]: reading from the page cache without ever waiting for a disk, and
 //!   writing a whole file system back.
 //! - [`datagram`]: receiving and sending UDP datagrams in batches.
+//! - [`sendfile`]: file content to sockets without a copy.
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
 //! - [`process`]: children that end with their parent, and ending them.
@@ -19,6 +20,7 @@ pub mod datagram;
 pub mod file;
 pub mod limits;
 pub mod process;
+pub mod sendfile;
 pub mod socket;
 
 pub use beneath::open_beneath;
