@@ -68,6 +68,7 @@ pub fn project() -> Project {
         reload_min_age_s: schema::RELOAD_MIN_AGE_S,
         request_fields: Vec::new(),
         unsafe_methods: false,
+        http3: false,
         parents: None,
         paths: Vec::new(),
     }

@@ -122,6 +122,7 @@ fn the_defaults_of_the_reference_page_are_those_of_the_code() {
         ("[project.NAME]", "stale_while_revalidate_s", u32::default().to_string()),
         ("[project.NAME]", "completion", format!("`{}`", model::Completion::default())),
         ("[project.NAME]", "unsafe_methods", bool::default().to_string()),
+        ("[project.NAME]", "http3", bool::default().to_string()),
     ] {
         assert_eq!(default(header, key), value);
     }

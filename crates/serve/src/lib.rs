@@ -24,6 +24,7 @@ mod chunk;
 mod connection;
 pub mod disk;
 mod file_range;
+pub mod h3;
 mod io;
 mod pulse;
 mod request;

@@ -9,6 +9,8 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
+use crate::h3;
+
 /// Who asks, and over what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
@@ -20,11 +22,25 @@ pub struct Client {
 
 /// The content of a request as it comes in.
 #[derive(Debug)]
-pub struct RequestBody(Incoming);
+pub struct RequestBody(Content);
+
+#[derive(Debug)]
+enum Content {
+    /// HTTP/1.1 and HTTP/2.
+    Hyper(Incoming),
+    /// HTTP/3.
+    Quic(Box<h3::Content>),
+}
 
 impl From<Incoming> for RequestBody {
     fn from(incoming: Incoming) -> Self {
-        Self(incoming)
+        Self(Content::Hyper(incoming))
+    }
+}
+
+impl From<h3::Content> for RequestBody {
+    fn from(content: h3::Content) -> Self {
+        Self(Content::Quic(Box::new(content)))
     }
 }
 
@@ -36,14 +52,23 @@ impl Body for RequestBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        Pin::new(&mut self.0).poll_frame(cx).map_err(Into::into)
+        match &mut self.0 {
+            Content::Hyper(incoming) => Pin::new(incoming).poll_frame(cx).map_err(Into::into),
+            Content::Quic(content) => Pin::new(content).poll_frame(cx),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_end_stream()
+        match &self.0 {
+            Content::Hyper(incoming) => incoming.is_end_stream(),
+            Content::Quic(content) => content.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.0.size_hint()
+        match &self.0 {
+            Content::Hyper(incoming) => incoming.size_hint(),
+            Content::Quic(content) => content.size_hint(),
+        }
     }
 }

@@ -77,6 +77,8 @@ pub struct Counters {
     pub broken_off: AtomicU64,
     /// Connections cut at the end of the drain timeout.
     pub cut: AtomicU64,
+    /// QUIC handshakes whose clients had to prove their address first.
+    pub retries: AtomicU64,
     /// Until when a broken-off response is only counted.
     quiet_until_ns: AtomicU64,
     /// Those that were.
@@ -136,7 +138,7 @@ pub async fn http<H: Handler>(
     drain(connections, limits.drain_timeout, &counters).await;
 }
 
-async fn drain(mut connections: JoinSet<()>, timeout: Duration, counters: &Counters) {
+pub(crate) async fn drain(mut connections: JoinSet<()>, timeout: Duration, counters: &Counters) {
     let all_ended = async {
         while let Some(ended) = connections.join_next().await {
             note_panic(ended);
@@ -150,7 +152,7 @@ async fn drain(mut connections: JoinSet<()>, timeout: Duration, counters: &Count
     }
 }
 
-fn note_panic(ended: Result<(), JoinError>) {
+pub(crate) fn note_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
@@ -175,10 +177,10 @@ async fn accept_failed(error: &io::Error) {
 }
 
 /// A connection in the count of open ones.
-struct Open(Arc<Counters>);
+pub(crate) struct Open(Arc<Counters>);
 
 impl Open {
-    fn new(counters: &Arc<Counters>) -> Self {
+    pub(crate) fn new(counters: &Arc<Counters>) -> Self {
         counters.accepted.fetch_add(1, Relaxed);
         counters.open.fetch_add(1, Relaxed);
         Self(Arc::clone(counters))

@@ -42,6 +42,9 @@ pub struct Project {
     /// refused.
     #[serde(default, skip_serializing_if = "is_default")]
     pub unsafe_methods: bool,
+    /// Whether clients that come over HTTPS are told that they may come over HTTP/3 (`Alt-Svc`).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub http3: bool,
     /// The pool whose nodes the edges outside it fill from, before masters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<Name>,

@@ -28,6 +28,7 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
     let fields = table.get("request_fields");
     let fields = fields.map(|v| v.list_of(limits::REQUEST_FIELDS, "field names", request_field));
     let unsafe_methods = table.get("unsafe_methods").and_then(|v| v.bool());
+    let http3 = table.get("http3").and_then(|v| v.bool());
     let parents = table.get("parents").and_then(|v| v.name());
     let paths = table.get("path").map(|v| v.tables_of(limits::PATHS, "paths", read_path));
     Some(Project {
@@ -43,6 +44,7 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
         reload_min_age_s: reload.unwrap_or(schema::RELOAD_MIN_AGE_S),
         request_fields: fields.unwrap_or_default(),
         unsafe_methods: unsafe_methods.unwrap_or_default(),
+        http3: http3.unwrap_or_default(),
         parents,
         paths: paths.unwrap_or_default(),
     })

@@ -351,6 +351,12 @@ pub(super) const PROJECT: Section = Section {
             "whether methods other than GET, HEAD, TRACE and CONNECT are passed to a master; else they are answered with 405",
         ),
         key(
+            "http3",
+            "true or false",
+            "false",
+            "whether edges offer HTTP/3 to clients that come over HTTPS; bulk over it costs an edge more than twice the CPU",
+        ),
+        key(
             "parents",
             "name of a pool",
             "none",

@@ -1,0 +1,288 @@
+//! One request over HTTP/3 and its response.
+//!
+//! The phases: the head comes in and is judged; the handler answers; the head of the response goes
+//! out, then its body, chunk by chunk; the client acknowledges all of it. A client that takes its
+//! request back ends each of them. A response whose body cannot go on ends with a reset of its
+//! stream, never with its end.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytes::{Buf, Bytes};
+use h3::error::{Code, StreamError};
+use h3::server::{RequestResolver, RequestStream};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, DATE, EXPECT, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body as _;
+use rt::clock;
+use tokio::time::timeout;
+
+use super::connection::Shared;
+use super::content::{Content, announced};
+use super::flow::Unsent;
+use super::quic::{Connection, Handle, Sender, Sending};
+use crate::server::Handler;
+use crate::{Body, BodyError, Client, RequestBody};
+
+/// Fields that speak of an HTTP/1.1 connection: a request with one is malformed, and a response has
+/// none (RFC 9114 section 4.2).
+const OF_CONNECTIONS: [HeaderName; 5] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Responses that are known to be at most so long are read whatever the others of their connection
+/// hold.
+const SHORT_BYTES_MAX: u64 = 64 * 1024;
+
+/// The type of a DATA frame (RFC 9114 section 7.2.1) and the mark of an eight-byte length (RFC 9000
+/// section 16).
+const DATA: u8 = 0;
+const EIGHT_BYTES: u64 = 0b11 << 62;
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The client has all of its answer.
+    Answered,
+    /// It took its request back, or is gone.
+    Cancelled,
+    /// The request was refused, or its response broken off.
+    Refused,
+}
+
+/// Why a response is not sent to its end.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Head(#[from] StreamError),
+    #[error(transparent)]
+    Unsent(#[from] Unsent),
+    #[error(transparent)]
+    Body(#[from] BodyError),
+}
+
+/// Serves one request to its end.
+pub(super) async fn serve<H: Handler>(
+    resolver: RequestResolver<Connection, Bytes>,
+    handle: Handle,
+    shared: Arc<Shared<H>>,
+) -> Outcome {
+    let sending = handle.sending.clone();
+    let mut taken = pin!(sending.taken());
+    let mut answering = Box::pin(answer(resolver, handle, shared));
+    let finished = tokio::select! {
+        biased;
+        finished = &mut answering => finished,
+        _ = taken.as_mut() => {
+            sending.reset(Code::H3_REQUEST_CANCELLED);
+            return Outcome::Cancelled;
+        }
+    };
+    // What answered is not needed while the client acknowledges.
+    drop(answering);
+    match finished {
+        Outcome::Answered if !taken.await => Outcome::Cancelled,
+        outcome => outcome,
+    }
+}
+
+async fn answer<H: Handler>(
+    resolver: RequestResolver<Connection, Bytes>,
+    handle: Handle,
+    shared: Arc<Shared<H>>,
+) -> Outcome {
+    let (limits, counters) = (&shared.limits, &shared.counters);
+    let Handle { sending, allowance } = handle;
+    let refused = |why: Code| {
+        counters.malformed.fetch_add(1, Relaxed);
+        sending.reset(why);
+        Outcome::Refused
+    };
+    let (mut request, stream) = match timeout(limits.head_timeout, resolver.resolve_request()).await
+    {
+        Ok(Ok(resolved)) => resolved,
+        Ok(Err(StreamError::HeaderTooBig { .. })) => {
+            // `h3` has answered with 431.
+            counters.malformed.fetch_add(1, Relaxed);
+            sending.finish();
+            return Outcome::Answered;
+        }
+        Ok(Err(StreamError::StreamError { code, .. })) => return refused(code),
+        // Ours: the frame of the head was too long to be read.
+        Ok(Err(StreamError::RemoteTerminate { code: Code::H3_EXCESSIVE_LOAD, .. })) => {
+            return refused(Code::H3_EXCESSIVE_LOAD);
+        }
+        Ok(Err(_)) => return Outcome::Cancelled,
+        Err(_) => {
+            counters.timeouts.fetch_add(1, Relaxed);
+            sending.reset(Code::H3_REQUEST_REJECTED);
+            return Outcome::Refused;
+        }
+    };
+    let (mut head, stream) = stream.split();
+    let length = announced(request.headers());
+    let (true, Ok(length)) = (is_well_formed(&request), length) else {
+        return refused(Code::H3_MESSAGE_ERROR);
+    };
+    let Ok(content) = Content::of(stream, allowance, shared.head_bytes_read, length).await else {
+        return refused(Code::H3_MESSAGE_ERROR);
+    };
+    name_host(&mut request);
+    if let Some(priority) = priority(request.headers()) {
+        sending.set_priority(priority);
+    }
+    counters.requests.fetch_add(1, Relaxed);
+    let expects = request.headers().contains_key(EXPECT);
+    if expects && head.send_response(interim()).await.is_err() {
+        return Outcome::Cancelled;
+    }
+    let client = Client { address: shared.connection.remote_address(), is_secure: true };
+    let method = request.method().clone();
+    let request = request.map(|()| RequestBody::from(content));
+    let response = shared.handler.handle(request, client).await;
+    match respond(&shared, &method, response, head, &sending).await {
+        Ok(()) => Outcome::Answered,
+        Err(broken) => note(&shared, &sending, &broken),
+    }
+}
+
+/// Whether a head says nothing that HTTP/3 has no place for (RFC 9114 section 4.2). `h3` has seen to
+/// its pseudo-headers.
+fn is_well_formed(request: &Request<()>) -> bool {
+    let headers = request.headers();
+    let te_is_right = headers.get_all(TE).iter().all(|te| te == "trailers");
+    te_is_right
+        && !OF_CONNECTIONS.iter().any(|name| headers.contains_key(name))
+        && request.extensions().get::<h3::ext::Protocol>().is_none()
+}
+
+/// Gives a request whose host stands in `:authority` alone the field that other versions have.
+fn name_host(request: &mut Request<()>) {
+    let authority = request.uri().authority().map(|a| HeaderValue::from_str(a.as_str()));
+    if let (Some(Ok(host)), false) = (authority, request.headers().contains_key(HOST)) {
+        request.headers_mut().insert(HOST, host);
+    }
+}
+
+/// The stream priority of what the client says of its urgency, 0 to 7 (RFC 9218 section 4.1); streams
+/// of quinn begin with 0, so the usual urgency of 3 is that.
+fn priority(headers: &HeaderMap) -> Option<i32> {
+    let field = headers.get("priority")?.to_str().ok()?;
+    let urgency = field.split(',').find_map(|item| item.trim().strip_prefix("u="))?;
+    let urgency = urgency.parse::<u8>().ok().filter(|urgency| *urgency <= 7)?;
+    3i32.checked_sub(urgency.into())
+}
+
+fn interim() -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = StatusCode::CONTINUE;
+    response
+}
+
+async fn respond<H: Handler>(
+    shared: &Shared<H>,
+    method: &Method,
+    response: Response<Body>,
+    mut head: RequestStream<Sender, Bytes>,
+    sending: &Sending,
+) -> Result<(), Broken> {
+    let (mut parts, body) = response.into_parts();
+    complete(parts.status, method, &mut parts.headers, &body);
+    let has_body = *method != Method::HEAD && may_have_body(parts.status);
+    head.send_response(Response::from_parts(parts, ())).await?;
+    drop(head);
+    if has_body {
+        send(shared, body, sending).await?;
+    }
+    sending.finish();
+    Ok(())
+}
+
+/// Sends a body, each chunk as one DATA frame.
+async fn send<H: Handler>(
+    shared: &Shared<H>,
+    mut body: Body,
+    sending: &Sending,
+) -> Result<(), Broken> {
+    let is_short = body.size_hint().upper().is_some_and(|bytes| bytes <= SHORT_BYTES_MAX);
+    loop {
+        if !is_short {
+            shared.flow.room().await;
+        }
+        let next = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        let Some(frame) = next.transpose()? else { return Ok(()) };
+        // In memory already, so this copies nothing.
+        let Ok(mut data) = frame.into_data() else { continue };
+        let chunk = data.copy_to_bytes(data.remaining());
+        shared.flow.write(sending, &mut [data_head(&chunk), chunk]).await?;
+    }
+}
+
+/// Type and length of the DATA frame of a chunk.
+fn data_head(chunk: &Bytes) -> Bytes {
+    let length = u64::try_from(chunk.len()).unwrap_or_default() | EIGHT_BYTES;
+    let [a, b, c, d, e, f, g, h] = length.to_be_bytes();
+    Bytes::copy_from_slice(&[DATA, a, b, c, d, e, f, g, h])
+}
+
+/// Takes out and adds what hyper does for other versions.
+fn complete(status: StatusCode, method: &Method, headers: &mut HeaderMap, body: &Body) {
+    for name in &OF_CONNECTIONS {
+        headers.remove(name);
+    }
+    if !headers.contains_key(DATE) {
+        let now = UNIX_EPOCH.checked_add(Duration::from_millis(clock::now().wall_ms));
+        let date = httpdate::fmt_http_date(now.unwrap_or(UNIX_EPOCH));
+        headers.extend(HeaderValue::try_from(date).ok().map(|date| (DATE, date)));
+    }
+    if let Some(length) = body.size_hint().exact()
+        && may_have_body(status)
+        && (*method != Method::HEAD || length > 0)
+    {
+        headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
+    }
+}
+
+fn may_have_body(status: StatusCode) -> bool {
+    !status.is_informational()
+        && status != StatusCode::NO_CONTENT
+        && status != StatusCode::NOT_MODIFIED
+}
+
+/// Counts why a response ended early, and ends its stream so that the client sees it.
+fn note<H: Handler>(shared: &Shared<H>, sending: &Sending, broken: &Broken) -> Outcome {
+    match broken {
+        Broken::Head(error) => {
+            // A client that takes no head of this size, or is gone.
+            tracing::debug!(%error, "the head of a response was not sent");
+            sending.reset(Code::H3_INTERNAL_ERROR);
+            Outcome::Cancelled
+        }
+        Broken::Unsent(Unsent::Gone(_)) => {
+            sending.reset(Code::H3_REQUEST_CANCELLED);
+            Outcome::Cancelled
+        }
+        Broken::Unsent(Unsent::Stalled) => {
+            shared.counters.stalled.fetch_add(1, Relaxed);
+            sending.reset(Code::H3_REQUEST_CANCELLED);
+            Outcome::Refused
+        }
+        Broken::Body(error) => {
+            sending.reset(Code::H3_INTERNAL_ERROR);
+            if let Some(more) = shared.counters.note_broken_off(clock::now()) {
+                let error: &dyn std::error::Error = error;
+                tracing::warn!(error, more, "a response was broken off");
+            }
+            Outcome::Refused
+        }
+    }
+}

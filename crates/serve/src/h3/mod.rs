@@ -1,0 +1,135 @@
+//! HTTP/3 (RFC 9114) on QUIC (RFC 9000): quinn carries, `h3` frames, and the same [`Handler`],
+//! [`Limits`] and [`Counters`] serve as over TCP. Nothing outside this folder knows any of them.
+//!
+//! - [`http3`] owns a UDP socket: it takes handshakes, asks for a proof of address when many are
+//!   open (`endpoint`), and ends everything in peace at shutdown.
+//! - `connection` is one client, `exchange` one request of it; `content` comes with a request; `flow`
+//!   bounds what a connection holds and how long it waits; `quic` is what `h3` needs of quinn.
+//!
+//! Invariants
+//! - A response that cannot go on ends with a reset of its stream (RFC 9114 section 4.1.1), never with
+//!   its end.
+//! - A connection holds 4 MiB of chunks that wait for their streams, twice its congestion window (256
+//!   KiB to 8 MiB) until it is acknowledged, and of each of at most 100 requests a bounded head.
+//! - Requests are never answered from early data (0-RTT): a replay is not ours to judge.
+//!
+//! What quinn and `h3` do by themselves: at most three times the bytes that came go to an address
+//! that has not proved itself (RFC 9000 section 8.1); lengths, limits and orders of frames are
+//! checked; unknown frames, streams and settings are passed over; fields are coded by QPACK's static
+//! table alone (RFC 9204). PRIORITY_UPDATE is passed over too: the `Priority` field of a request
+//! decides (RFC 9218).
+
+mod connection;
+mod content;
+mod endpoint;
+mod exchange;
+mod flow;
+mod quic;
+
+pub(crate) use content::Content;
+pub use endpoint::{Congestion, Keys, Quic, QuicError, SECRET_BYTES};
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use h3::error::Code;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use crate::server::{Counters, Handler, Limits, Open, note_panic};
+
+/// Handshakes at once above which a client must first prove that its address is its own (Retry, RFC
+/// 9000 section 8.1.2). Below, it is spared the round trip.
+const HANDSHAKES_UNPROVED: usize = 64;
+
+/// Time for the last packets of closed connections.
+const CLOSING: Duration = Duration::from_millis(500);
+
+/// Serves HTTP/3 on `quic` until `shutdown` completes; then takes no new connection, tells the open
+/// ones (GOAWAY), finishes the running responses for at most `limits.drain_timeout`, cuts the rest,
+/// and returns. Connections above `limits.connections_max` are refused, so that their clients go on
+/// over TCP.
+pub async fn http3<H: Handler>(
+    quic: Quic,
+    handler: Arc<H>,
+    limits: Limits,
+    counters: Arc<Counters>,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let endpoint = quic.endpoint;
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let handshakes = Arc::new(AtomicUsize::new(0));
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            biased;
+            () = shutdown.as_mut() => break,
+            Some(ended) = connections.join_next() => note_panic(ended),
+            incoming = endpoint.accept() => {
+                let Some(incoming) = incoming else { break };
+                if connections.len() >= limits.connections_max {
+                    incoming.refuse();
+                    continue;
+                }
+                let must_prove = handshakes.load(Relaxed) >= HANDSHAKES_UNPROVED;
+                if must_prove && incoming.may_retry() {
+                    counters.retries.fetch_add(1, Relaxed);
+                    // Refused only where `may_retry` is false.
+                    let _ = incoming.retry();
+                    continue;
+                }
+                let connecting = match incoming.accept() {
+                    Ok(connecting) => connecting,
+                    Err(error) => {
+                        tracing::debug!(%error, "a QUIC connection was not accepted");
+                        continue;
+                    }
+                };
+                let open = Open::new(&counters);
+                let handshake = Handshake::new(&handshakes);
+                let (handler, counters) = (Arc::clone(&handler), Arc::clone(&counters));
+                let stopping = stopping.clone();
+                connections.spawn(async move {
+                    let connecting = handshake.of(connecting);
+                    connection::serve(connecting, handler, limits, counters, stopping).await;
+                    drop(open);
+                });
+            }
+        }
+    }
+    endpoint.set_server_config(None);
+    stop.send_replace(true);
+    crate::server::drain(connections, limits.drain_timeout, &counters).await;
+    endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
+    // What is left are packets for clients that do not acknowledge any more.
+    let _ = timeout(CLOSING, endpoint.wait_idle()).await;
+}
+
+/// A handshake in the count of those that are open.
+struct Handshake(Arc<AtomicUsize>);
+
+impl Handshake {
+    fn new(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Relaxed);
+        Self(Arc::clone(count))
+    }
+
+    /// `connecting`, counted until it is over.
+    async fn of(
+        self,
+        connecting: quinn::Connecting,
+    ) -> Result<quinn::Connection, quinn::ConnectionError> {
+        connecting.await
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
