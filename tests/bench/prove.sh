@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a master and an edge of their own on loopback, and proves something of the edge.
 #
-# usage: prove.sh mixed [OPTION...]
+# usage: prove.sh mixed|crowd-idle|load-latency [OPTION...]
 #        prove.sh WHAT --help
 # needs: cargo build --release -p cacheboy --bin cacheboy --example prove
 # environment: CACHEBOY_BIN and PROVE_BIN (programs of another build), PORT, TLSPORT, MASTER_PORT,
@@ -13,7 +13,7 @@ prove=${PROVE_BIN:-$root/target/release/examples/prove}
 export PORT=${PORT:-8191} TLSPORT=${TLSPORT:-8291}
 master_port=${MASTER_PORT:-8391}
 export ORIGIN=127.0.0.1:$master_port
-what=${1:?usage: prove.sh mixed [OPTION...]}
+what=${1:?usage: prove.sh mixed|crowd-idle|load-latency [OPTION...]}
 shift
 
 if [ "${1-}" = --help ]; then exec "$prove" "$what" --help; fi
@@ -45,8 +45,7 @@ TOML
 master=$!
 "$adapter" start
 
-# Words that only some proofs know are given to these only.
-options=(--http "127.0.0.1:$PORT" --tree "$EDGEBENCH_TMP/tree")
+options=(--http "127.0.0.1:$PORT" --tree "$EDGEBENCH_TMP/tree" --pid "$("$adapter" pids)")
 if [ -n "$("$adapter" tlsurl)" ]; then
   options+=(--https "127.0.0.1:$TLSPORT" --certificate "$EDGEBENCH_TMP/tls/cert.pem")
 fi

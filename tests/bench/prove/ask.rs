@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use fastrand::Rng;
 use http::{HeaderName, Method, header};
@@ -31,6 +32,23 @@ pub(crate) struct Ask {
     pub(crate) object: Arc<Known>,
     /// After so many bytes of the body the client goes away.
     pub(crate) leave_after: Option<u64>,
+    /// Bytes of bodies that came, for whoever watches.
+    pub(crate) came: AtomicU64,
+}
+
+impl Ask {
+    /// For the whole of an object.
+    pub(crate) fn whole(object: &Arc<Known>) -> Self {
+        Self {
+            method: Method::GET,
+            target: format!("/{}", object.object.name),
+            fields: Vec::new(),
+            must: Must::Whole,
+            object: Arc::clone(object),
+            leave_after: None,
+            came: AtomicU64::new(0),
+        }
+    }
 }
 
 /// What must come.
@@ -89,7 +107,7 @@ impl Asks {
             target = format!("/missing-{}-{}", self.mark, self.drawn % 20);
         }
         let leave_after = self.leave_after(&method, &must, object.object.length());
-        Ask { method, target, fields, must, object, leave_after }
+        Ask { method, target, fields, must, leave_after, ..Ask::whole(&object) }
     }
 
     fn form(&mut self, known: &Known) -> (Method, Vec<(HeaderName, String)>, Must) {

@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 use anyhow::{Context as _, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
 
 use crate::ask::Ask;
 use crate::judge::{Judge, Next};
 
 /// Longest line of a head.
 const LINE_MAX: u64 = 16 << 10;
+/// What is read ahead.
+const BUFFER_BYTES: usize = 32 << 10;
 /// Most is read at once.
 const READ_MAX: u64 = 256 << 10;
 
@@ -26,6 +27,20 @@ pub(crate) struct Connection {
     buffer: Vec<u8>,
 }
 
+/// A connection on which nothing is under way, in few bytes.
+pub(crate) struct Resting {
+    stream: Box<dyn Stream>,
+    authority: String,
+}
+
+impl Resting {
+    /// Ready for requests.
+    pub(crate) fn wake(self) -> Connection {
+        let stream = BufReader::with_capacity(BUFFER_BYTES, self.stream);
+        Connection { stream, authority: self.authority, buffer: Vec::new() }
+    }
+}
+
 /// The head of an answer.
 pub(crate) struct Head {
     pub(crate) status: StatusCode,
@@ -33,17 +48,14 @@ pub(crate) struct Head {
 }
 
 impl Connection {
-    /// Over plain TCP.
-    pub(crate) async fn plain(edge: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect(edge).await.context("cannot connect")?;
-        stream.set_nodelay(true)?;
-        Ok(Self::on(Box::new(stream), edge))
+    /// On a stream to an edge.
+    pub(crate) fn on(stream: Box<dyn Stream>, edge: SocketAddr) -> Self {
+        Resting { stream, authority: edge.to_string() }.wake()
     }
 
-    /// Over anything.
-    pub(crate) fn on(stream: Box<dyn Stream>, edge: SocketAddr) -> Self {
-        let stream = BufReader::with_capacity(32 << 10, stream);
-        Self { stream, authority: edge.to_string(), buffer: Vec::new() }
+    /// The bare connection, to be kept without a thought; nothing may be under way.
+    pub(crate) fn rest(self) -> Resting {
+        Resting { stream: self.stream.into_inner(), authority: self.authority }
     }
 
     /// Sends requests at once, one after the other.
@@ -51,6 +63,12 @@ impl Connection {
         let requests = asks.iter().map(|ask| self.request(&ask.method, &ask.target, &ask.fields));
         let bytes: String = requests.collect();
         self.write(&bytes).await
+    }
+
+    /// Sends a request and takes its answer; how many bytes of body came.
+    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<u64> {
+        self.send(std::slice::from_ref(ask)).await?;
+        Ok(self.take(ask).await?.0)
     }
 
     /// Sends a HEAD request and takes the answer.
@@ -73,25 +91,36 @@ impl Connection {
     /// Takes the answer to one of them and says how many bytes of body came, and whether the client
     /// goes away.
     pub(crate) async fn take(&mut self, ask: &Ask) -> Result<(u64, Next)> {
-        let head = self.head().await?;
-        let mut judge = Judge::begin(ask, head.status, &head.fields)?;
-        ensure!(!head.fields.contains_key(header::TRANSFER_ENCODING), "a length was known");
-        ensure!(!head.fields.contains_key(header::CONNECTION), "the connection was to stay");
+        let mut judge = self.begin(ask).await?;
         while judge.taken() < judge.length() {
-            self.buffer.clear();
-            let most = READ_MAX.min(judge.length() - judge.taken());
-            let mut part = (&mut self.stream).take(most);
-            let count = part.read_buf(&mut self.buffer).await.context("broken off")?;
-            ensure!(count > 0, "closed after {} of {}", judge.taken(), judge.length());
-            if judge.take(&self.buffer)? == Next::Leave {
+            if self.more(&mut judge, READ_MAX).await? == Next::Leave {
                 return Ok((judge.taken(), Next::Leave));
             }
         }
         Ok((judge.end()?, Next::More))
     }
 
+    /// Takes the head of an answer.
+    pub(crate) async fn begin<'a>(&mut self, ask: &'a Ask) -> Result<Judge<'a>> {
+        let head = self.head().await?;
+        let judge = Judge::begin(ask, head.status, &head.fields)?;
+        ensure!(!head.fields.contains_key(header::TRANSFER_ENCODING), "a length was known");
+        ensure!(!head.fields.contains_key(header::CONNECTION), "the connection was to stay");
+        Ok(judge)
+    }
+
+    /// Takes at most so many more bytes of its body, and at least one.
+    pub(crate) async fn more(&mut self, judge: &mut Judge<'_>, most: u64) -> Result<Next> {
+        self.buffer.clear();
+        let left = judge.length() - judge.taken();
+        let mut part = (&mut self.stream).take(most.min(left));
+        let count = part.read_buf(&mut self.buffer).await.context("broken off")?;
+        ensure!(count > 0, "closed after {} of {}", judge.taken(), judge.length());
+        judge.take(&self.buffer)
+    }
+
     /// Reads the head of an answer.
-    pub(crate) async fn head(&mut self) -> Result<Head> {
+    async fn head(&mut self) -> Result<Head> {
         let status = self.line().await?;
         let status = status.strip_prefix("HTTP/1.1 ").context("not HTTP/1.1")?;
         let status = StatusCode::from_bytes(status.get(..3).context("no status")?.as_bytes())?;

@@ -1,6 +1,7 @@
 //! Whether an answer is what it must be: status, fields and every byte.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering::Relaxed;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
@@ -103,6 +104,7 @@ impl<'a> Judge<'a> {
             Body::Any => {}
         }
         self.taken = after;
+        self.ask.came.fetch_add(count, Relaxed);
         let leaves = self.ask.leave_after.is_some_and(|most| self.taken >= most);
         Ok(if leaves { Next::Leave } else { Next::More })
     }
@@ -221,14 +223,8 @@ mod tests {
 
     fn ask(must: Must, leave_after: Option<u64>) -> Ask {
         let object = Object { name: "o".to_owned(), bytes: CONTENT.to_vec(), share: 1 };
-        Ask {
-            method: Method::GET,
-            target: "/o".to_owned(),
-            fields: Vec::new(),
-            must,
-            object: Arc::new(Known { object, etag: "\"e\"".to_owned(), modified: String::new() }),
-            leave_after,
-        }
+        let known = Known { object, etag: "\"e\"".to_owned(), modified: String::new() };
+        Ask { must, leave_after, ..Ask::whole(&Arc::new(known)) }
     }
 
     /// What is said of a whole answer: the bytes that came, or the fault.

@@ -2,13 +2,19 @@
 //! one and calls this. The end-to-end tests run the same in short.
 //!
 //! Reading order: [`mixed`] (every byte of mixed requests): its [`objects`], [`ask`] (what is asked and
-//! must come), [`judge`] (whether it came), the protocols [`http1`], [`http2`], [`http3`], [`tls`].
+//! must come), [`judge`] (whether it came), [`edge`] (whom and how), the protocols [`http1`], [`http2`],
+//! [`http3`], [`tls`]. Then [`crowd`] (many that do nothing), and
+//! [`latency`] (small requests beside large ones) over a [`link`].
 
 mod ask;
+mod crowd;
+mod edge;
 mod http1;
 mod http2;
 mod http3;
 mod judge;
+mod latency;
+mod link;
 mod mixed;
 mod objects;
 mod tls;
@@ -21,11 +27,17 @@ use clap::Parser;
 enum Proof {
     /// Mixed requests over every protocol, each byte of the answers looked at
     Mixed(mixed::Mixed),
+    /// Idle connections and slow readers beside a steady small load
+    CrowdIdle(crowd::Crowd),
+    /// A small request a second beside downloads over a slow link
+    LoadLatency(latency::Latency),
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     match Proof::parse() {
         Proof::Mixed(mixed) => mixed::run(&mixed).await,
+        Proof::CrowdIdle(crowd) => crowd::run(&crowd).await,
+        Proof::LoadLatency(latency) => latency::run(&latency).await,
     }
 }

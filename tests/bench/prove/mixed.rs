@@ -1,23 +1,20 @@
 //! Mixed requests: whole, ranges, conditions, clients that go away, cold and warm, over every protocol,
 //! and each byte of the answers looked at.
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use http::{HeaderName, StatusCode, header};
-use tokio::net::TcpStream;
+use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
-use crate::ask::{Ask, Asks, Known};
+use crate::ask::{Ask, Asks};
+use crate::edge::{Edge, Shared, Way};
+use crate::http1;
 use crate::judge::Next;
-use crate::objects::{self, Object};
-use crate::{http1, http2, http3, tls};
+use crate::objects;
 
 /// Requests that a client of `h1-pipelined` sends before it reads.
 const PIPELINED: usize = 16;
@@ -28,38 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Faults that are told in full.
 const TOLD_MAX: usize = 20;
 
-/// A way to ask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Way {
-    /// HTTP/1.1, one request after the other.
-    H1,
-    /// HTTP/1.1, many requests sent before the first answer is read.
-    H1Pipelined,
-    /// HTTP/1.1 over TLS.
-    Https,
-    /// HTTP/2 by prior knowledge.
-    H2c,
-    /// HTTP/2 over TLS.
-    H2,
-    /// HTTP/3.
-    H3,
-}
-
 /// What is asked, whom, and how.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Mixed {
-    /// Where the edge serves plain HTTP
-    #[arg(long)]
-    pub(crate) http: SocketAddr,
-    /// Where it serves HTTPS and HTTP/3
-    #[arg(long)]
-    pub(crate) https: Option<SocketAddr>,
-    /// Its certificate
-    #[arg(long)]
-    pub(crate) certificate: Option<PathBuf>,
-    /// The folder that its master serves: the objects are put there
-    #[arg(long)]
-    pub(crate) tree: PathBuf,
+    #[command(flatten)]
+    pub(crate) edge: Edge,
     /// How to ask, one way after the other
     #[arg(long, value_enum, value_delimiter = ',', default_value = "h1,h1-pipelined")]
     pub(crate) ways: Vec<Way>,
@@ -93,20 +63,20 @@ struct Tally {
 
 /// Asks in every way; an error when any answer was wrong.
 pub(crate) async fn run(mixed: &Mixed) -> Result<()> {
-    let known = introduce(mixed).await?;
+    let known = mixed.edge.know(objects::all(mixed.large_mib << 20)).await?;
     // Of each run other objects are cold.
     let mark = format!("{:x}", rt::clock::now().wall_ms);
     println!("way             requests   left early       bytes   faults   seconds");
     let mut faults = 0;
     for way in &mixed.ways {
-        let asks = Asks::new(mixed.seed, format!("{mark}-{way:?}"), &known);
+        let asks = Asks::new(mixed.seed, format!("{mark}-{}", way.name()), &known);
         let began = rt::clock::now().mono_ns;
         let tally = ask_all(mixed, *way, asks).await;
         let seconds = (rt::clock::now().mono_ns - began) as f64 / 1e9;
         let told = tally.faults.lock().unwrap_or_else(PoisonError::into_inner);
         println!(
             "{:<13} {:>10} {:>12} {:>11} {:>8} {seconds:>9.1}",
-            format!("{way:?}").to_lowercase(),
+            way.name(),
             tally.right.load(Relaxed),
             tally.left.load(Relaxed),
             tally.bytes.load(Relaxed),
@@ -119,28 +89,6 @@ pub(crate) async fn run(mixed: &Mixed) -> Result<()> {
     Ok(())
 }
 
-/// Puts the objects into the tree and notes what the edge says of each.
-async fn introduce(mixed: &Mixed) -> Result<Vec<Arc<Known>>> {
-    let mut connection = http1::Connection::plain(mixed.http).await?;
-    let mut known = Vec::new();
-    for object in objects::all(mixed.large_mib << 20) {
-        object.write(&mixed.tree)?;
-        known.push(Arc::new(look_up(&mut connection, object).await?));
-    }
-    Ok(known)
-}
-
-async fn look_up(connection: &mut http1::Connection, object: Object) -> Result<Known> {
-    let head = connection.look(&format!("/{}", object.name)).await?;
-    ensure!(head.status == StatusCode::OK, "{}: {}: is its tree this?", object.name, head.status);
-    let field = |name: HeaderName| -> Result<String> {
-        let value = head.fields.get(&name).with_context(|| format!("no {name}"))?;
-        Ok(value.to_str()?.to_owned())
-    };
-    let (etag, modified) = (field(header::ETAG)?, field(header::LAST_MODIFIED)?);
-    Ok(Known { object, etag, modified })
-}
-
 /// Lets all clients ask until enough was asked.
 async fn ask_all(mixed: &Mixed, way: Way, asks: Asks) -> Tally {
     let tally = Arc::new(Tally::default());
@@ -149,15 +97,15 @@ async fn ask_all(mixed: &Mixed, way: Way, asks: Asks) -> Tally {
     let mut shared = None;
     for number in 0..mixed.clients {
         if number % SHARING == 0 {
-            shared = match Client::connect(way, mixed).await {
-                Ok(client) => Some(client),
+            shared = match mixed.edge.share(way).await {
+                Ok(shared) => shared,
                 Err(fault) => {
                     tally.fault(format!("cannot connect: {fault:#}"));
                     break;
                 }
             };
         }
-        let Some(client) = shared.as_ref().map(Client::another) else { break };
+        let client = shared.clone().map_or(Client::Alone(None), Client::Sharing);
         let (mixed, tally, asks) = (mixed.clone(), Arc::clone(&tally), Arc::clone(&asks));
         clients.spawn(async move { client.work(way, &mixed, &asks, &tally).await });
     }
@@ -172,42 +120,11 @@ async fn ask_all(mixed: &Mixed, way: Way, asks: Asks) -> Tally {
 /// Whoever asks.
 enum Client {
     /// Alone on its connection, which is made when it is needed.
-    Http1(Option<http1::Connection>),
-    Http2(http2::Connection),
-    Http3(http3::Connection),
+    Alone(Option<http1::Connection>),
+    Sharing(Shared),
 }
 
 impl Client {
-    async fn connect(way: Way, mixed: &Mixed) -> Result<Self> {
-        Ok(match way {
-            Way::H1 | Way::H1Pipelined | Way::Https => Self::Http1(None),
-            Way::H2c => {
-                let stream = TcpStream::connect(mixed.http).await?;
-                stream.set_nodelay(true)?;
-                let base = format!("http://{}", mixed.http);
-                Self::Http2(http2::Connection::on(stream, base).await?)
-            }
-            Way::H2 => {
-                let (edge, config) = mixed.tls(b"h2")?;
-                let stream = tls::connect(edge, Arc::new(config)).await?;
-                Self::Http2(http2::Connection::on(stream, format!("https://{edge}")).await?)
-            }
-            Way::H3 => {
-                let (edge, config) = mixed.tls(b"h3")?;
-                Self::Http3(http3::Connection::connect(edge, config).await?)
-            }
-        })
-    }
-
-    /// One more; it shares the connection where the protocol can.
-    fn another(&self) -> Self {
-        match self {
-            Self::Http1(_) => Self::Http1(None),
-            Self::Http2(connection) => Self::Http2(connection.clone()),
-            Self::Http3(connection) => Self::Http3(connection.clone()),
-        }
-    }
-
     async fn work(mut self, way: Way, mixed: &Mixed, asks: &Mutex<Asks>, tally: &Tally) {
         let at_once = if way == Way::H1Pipelined { PIPELINED } else { 1 };
         loop {
@@ -221,15 +138,10 @@ impl Client {
                 return;
             }
             match &mut self {
-                Self::Http1(connection) => {
+                Self::Alone(connection) => {
                     in_row(connection, way, mixed, &batch, tally).await;
                 }
-                Self::Http2(connection) => {
-                    for ask in &batch {
-                        tally.count(ask, timeout(PATIENCE, connection.ask(ask)).await);
-                    }
-                }
-                Self::Http3(connection) => {
+                Self::Sharing(connection) => {
                     for ask in &batch {
                         tally.count(ask, timeout(PATIENCE, connection.ask(ask)).await);
                     }
@@ -283,24 +195,10 @@ async fn sent(
 ) -> Result<http1::Connection> {
     let mut open = match connection {
         Some(open) => open,
-        None if way == Way::Https => {
-            let (edge, config) = mixed.tls(b"http/1.1")?;
-            let stream = tls::connect(edge, Arc::new(config)).await?;
-            http1::Connection::on(Box::new(stream), edge)
-        }
-        None => http1::Connection::plain(mixed.http).await?,
+        None => mixed.edge.http1(way).await?,
     };
     open.send(asks).await?;
     Ok(open)
-}
-
-impl Mixed {
-    fn tls(&self, alpn: &[u8]) -> Result<(SocketAddr, rustls::ClientConfig)> {
-        let (Some(edge), Some(certificate)) = (self.https, &self.certificate) else {
-            bail!("--https and --certificate are needed")
-        };
-        Ok((edge, tls::client(certificate, alpn)?))
-    }
 }
 
 impl Tally {

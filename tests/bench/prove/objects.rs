@@ -44,7 +44,8 @@ pub(crate) fn all(large: usize) -> Vec<Object> {
 }
 
 impl Object {
-    fn new(length: usize, share: usize, copy: u32) -> Self {
+    /// An object of so many bytes.
+    pub(crate) fn new(length: usize, share: usize, copy: u32) -> Self {
         let mut bytes = vec![0; length];
         let seed = u64::from(copy) << 56 | length as u64;
         fastrand::Rng::with_seed(seed).fill(&mut bytes);

@@ -1,10 +1,15 @@
 //! Thousands of mixed requests over every protocol, many of whose clients go away: what comes is
-//! right to the byte. `tests/bench/prove.sh mixed` asks the same a hundred thousand times.
+//! right to the byte. And a crowd that does nothing keeps what it has. `tests/bench/prove.sh` does the same
+//! with many more.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is a test")]
 
 #[path = "../bench/prove/ask.rs"]
 mod ask;
+#[path = "../bench/prove/crowd.rs"]
+mod crowd;
+#[path = "../bench/prove/edge.rs"]
+mod edge;
 #[path = "../bench/prove/http1.rs"]
 mod http1;
 #[path = "../bench/prove/http2.rs"]
@@ -21,17 +26,20 @@ mod support;
 #[path = "../bench/prove/tls.rs"]
 mod tls;
 
-use mixed::{Mixed, Way};
+use crowd::Crowd;
+use edge::{Edge, Way};
+use mixed::Mixed;
 use support::network::Network;
+
+fn edge(network: &Network) -> Edge {
+    Edge { http: network.edge(0), https: None, certificate: None, pid: None, tree: network.tree() }
+}
 
 #[tokio::test]
 async fn every_byte_of_mixed_requests_is_right() {
     let network = Network::start("127.80.8", "");
     let mixed = Mixed {
-        http: network.edge(0),
-        https: None,
-        certificate: None,
-        tree: network.tree(),
+        edge: edge(&network),
         ways: vec![Way::H1, Way::H1Pipelined],
         requests: 1_500,
         clients: 20,
@@ -39,4 +47,11 @@ async fn every_byte_of_mixed_requests_is_right() {
         seed: 1,
     };
     mixed::run(&mixed).await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_connections_and_slow_readers_keep_theirs_and_others_are_served() {
+    let network = Network::start("127.80.9", "");
+    let crowd = Crowd { edge: edge(&network), idle: 300, slow: 50, rate: 50, seconds: 2 };
+    crowd::run(&crowd).await.unwrap();
 }

@@ -1,0 +1,179 @@
+//! A crowd that does nothing: idle connections and slow readers beside a steady load of small requests.
+//! What do the others notice of it, what does it cost, and does it get what it wants in the end?
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use crate::ask::{Ask, Known};
+use crate::edge::{Edge, Way};
+use crate::http1::Resting;
+use crate::objects::Object;
+
+/// Clients that make the steady load, and connections that are made at a time.
+const CLIENTS: u32 = 20;
+const SMALL: usize = 1 << 10;
+const LARGE: usize = 64 << 20;
+/// A slow reader takes so much at a time, and pauses.
+const SIP_BYTES: u64 = 2 << 10;
+const SIP_PAUSE: Duration = Duration::from_secs(1);
+/// An answer that takes longer never comes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many do nothing, and what the others do.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Crowd {
+    #[command(flatten)]
+    pub(crate) edge: Edge,
+    /// Connections that have had one answer and stay
+    #[arg(long, default_value_t = 14_000)]
+    pub(crate) idle: u32,
+    /// Clients that read 2 KiB a second of 64 MiB
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) slow: u32,
+    /// Small requests a second of the others
+    #[arg(long, default_value_t = 500)]
+    pub(crate) rate: u32,
+    /// How long each load lasts
+    #[arg(long, default_value_t = 20)]
+    pub(crate) seconds: u32,
+}
+
+/// Loads alone, beside idle connections, beside slow readers too; an error when any client did not
+/// get what it asked for.
+pub(crate) async fn run(crowd: &Crowd) -> Result<()> {
+    let objects = vec![Object::new(SMALL, 1, 0), Object::new(LARGE, 1, 0)];
+    let known = crowd.edge.know(objects).await?;
+    let [small, large] = known.as_slice() else { return Err(anyhow!("two objects")) };
+    // All of the large one is there before anybody sips of it.
+    crowd.edge.http1(Way::H1).await?.ask(&Ask::whole(large)).await?;
+
+    println!("beside                         p50 ms   p99 ms  p99.9 ms   max ms    RSS MiB");
+    load(crowd, small, "nobody").await?;
+    let before = crowd.edge.rss_kib()?;
+    let idle = connect_idle(crowd, small).await?;
+    load(crowd, small, &format!("{} idle", crowd.idle)).await?;
+    let beside_idle = crowd.edge.rss_kib()?;
+    let mut readers = read_slowly(crowd, large).await?;
+    let everybody = format!("{} idle, {} slow readers", crowd.idle, crowd.slow);
+    load(crowd, small, &everybody).await?;
+    let beside_all = crowd.edge.rss_kib()?;
+
+    tell_cost("idle connection", before, beside_idle, crowd.idle);
+    tell_cost("slow reader", beside_idle, beside_all, crowd.slow);
+    if let Some(ended) = readers.try_join_next() {
+        ended??;
+        bail!("a slow reader has read all of it already");
+    }
+    wake(idle, small).await?;
+    println!("every idle connection answered again, every slow reader has right bytes so far");
+    Ok(())
+}
+
+fn tell_cost(what: &str, before: Option<u64>, after: Option<u64>, count: u32) {
+    if let (Some(before), Some(after)) = (before, after) {
+        let each = (after as f64 - before as f64) / f64::from(count.max(1));
+        println!("memory of each {what}: {each:.1} KiB");
+    }
+}
+
+/// Steady small requests at the wanted rate, and how long their answers took.
+async fn load(crowd: &Crowd, small: &Arc<Known>, beside: &str) -> Result<()> {
+    let began = Instant::now();
+    let mut clients = JoinSet::new();
+    for number in 0..CLIENTS {
+        let (crowd, small) = (crowd.clone(), Arc::clone(small));
+        clients.spawn(async move {
+            let mut connection = crowd.edge.http1(Way::H1).await?;
+            let ask = Ask::whole(&small);
+            let mut took = Vec::new();
+            for turn in (number..crowd.rate * crowd.seconds).step_by(CLIENTS as usize) {
+                let due = began + Duration::from_secs(1) * turn / crowd.rate;
+                // From when it should have been sent if the client is late because of the answer
+                // before; the lateness of its own alarm clock is not the edge's.
+                let since = if Instant::now() < due {
+                    sleep_until(due).await;
+                    Instant::now()
+                } else {
+                    due
+                };
+                timeout(PATIENCE, connection.ask(&ask)).await??;
+                took.push(since.elapsed());
+            }
+            anyhow::Ok(took)
+        });
+    }
+    let mut took = Vec::new();
+    while let Some(client) = clients.join_next().await {
+        took.extend(client??);
+    }
+    took.sort_unstable();
+    let at = |part: f64| {
+        let place = ((took.len() as f64 * part) as usize).min(took.len() - 1);
+        took[place].as_secs_f64() * 1e3
+    };
+    let rss = crowd.edge.rss_kib()?.map_or(f64::NAN, |kib| kib as f64 / 1024.0);
+    println!(
+        "{beside:<28} {:>8.2} {:>8.2} {:>9.2} {:>8.2} {rss:>10.1}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    );
+    Ok(())
+}
+
+/// Connections that had an answer and are quiet.
+async fn connect_idle(crowd: &Crowd, small: &Arc<Known>) -> Result<Vec<Resting>> {
+    let mut connecting = JoinSet::new();
+    for number in 0..CLIENTS {
+        let (crowd, small) = (crowd.clone(), Arc::clone(small));
+        connecting.spawn(async move {
+            let ask = Ask::whole(&small);
+            let mut idle = Vec::new();
+            for _ in (number..crowd.idle).step_by(CLIENTS as usize) {
+                let mut connection = crowd.edge.http1(Way::H1).await?;
+                timeout(PATIENCE, connection.ask(&ask)).await??;
+                idle.push(connection.rest());
+            }
+            anyhow::Ok(idle)
+        });
+    }
+    let mut idle = Vec::new();
+    while let Some(some) = connecting.join_next().await {
+        idle.extend(some??);
+    }
+    Ok(idle)
+}
+
+/// Readers that take little at a time; one that ends found a fault.
+async fn read_slowly(crowd: &Crowd, large: &Arc<Known>) -> Result<JoinSet<Result<()>>> {
+    let mut readers = JoinSet::new();
+    for _ in 0..crowd.slow {
+        let mut connection = crowd.edge.narrow().await?;
+        let large = Arc::clone(large);
+        readers.spawn(async move {
+            let ask = Ask::whole(&large);
+            connection.send(std::slice::from_ref(&ask)).await?;
+            let mut judge = connection.begin(&ask).await?;
+            while judge.taken() < judge.length() {
+                connection.more(&mut judge, SIP_BYTES).await?;
+                sleep(SIP_PAUSE).await;
+            }
+            Ok(())
+        });
+    }
+    Ok(readers)
+}
+
+/// Every idle connection is still one: it asks again.
+async fn wake(idle: Vec<Resting>, small: &Arc<Known>) -> Result<()> {
+    let ask = Ask::whole(small);
+    for resting in idle {
+        timeout(PATIENCE, resting.wake().ask(&ask)).await??;
+    }
+    Ok(())
+}
