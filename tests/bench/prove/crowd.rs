@@ -17,6 +17,8 @@ use crate::objects::Object;
 const CLIENTS: u32 = 20;
 const SMALL: usize = 1 << 10;
 const LARGE: usize = 64 << 20;
+/// How long those that came last have for filling their buffers before they are a crowd that does nothing.
+const SETTLE: Duration = Duration::from_secs(3);
 /// A slow reader takes so much at a time, and pauses.
 const SIP_BYTES: u64 = 2 << 10;
 const SIP_PAUSE: Duration = Duration::from_secs(1);
@@ -55,9 +57,11 @@ pub(crate) async fn run(crowd: &Crowd) -> Result<()> {
     load(crowd, small, "nobody").await?;
     let before = crowd.edge.rss_kib()?;
     let idle = connect_idle(crowd, small).await?;
+    sleep(SETTLE).await;
     load(crowd, small, &format!("{} idle", crowd.idle)).await?;
     let beside_idle = crowd.edge.rss_kib()?;
     let mut readers = read_slowly(crowd, large).await?;
+    sleep(SETTLE).await;
     let everybody = format!("{} idle, {} slow readers", crowd.idle, crowd.slow);
     load(crowd, small, &everybody).await?;
     let beside_all = crowd.edge.rss_kib()?;

@@ -35,6 +35,7 @@ type Arrival = (Instant, Vec<u8>);
 
 /// A piece in the queue, its place there, and its connection.
 struct Queued {
+    since: Instant,
     piece: Vec<u8>,
     place: OwnedSemaphorePermit,
     to: UnboundedSender<Arrival>,
@@ -111,16 +112,17 @@ async fn queue_up(
         }
         let bytes = u32::try_from(piece.len())?;
         let place = Arc::clone(&shared.room).acquire_many_owned(bytes).await?;
-        shared.queue.send(Queued { piece, place, to: to.clone() })?;
+        shared.queue.send(Queued { since: Instant::now(), piece, place, to: to.clone() })?;
     }
 }
 
 /// The link itself: one piece after the other, each for as long as its bytes take.
 async fn transmit(link: Link, mut queued: UnboundedReceiver<Queued>) {
     let mut free = Instant::now();
-    while let Some(Queued { piece, place, to }) = queued.recv().await {
+    while let Some(Queued { since, piece, place, to }) = queued.recv().await {
         let bits = 8.0 * piece.len() as f64;
-        free = free.max(Instant::now()) + Duration::from_secs_f64(bits / link.bits_s as f64);
+        // Late alarms take nothing of the rate: the next piece begins when this one ended.
+        free = free.max(since) + Duration::from_secs_f64(bits / link.bits_s as f64);
         sleep_until(free).await;
         drop(place);
         // Its client may be gone.
