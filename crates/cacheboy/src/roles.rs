@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use config::HostConfig;
 use nodemap::Finding;
+use rt::tls::Certificates;
 use rt::{Context, Metrics, Shutdown, admin};
 use tokio::task::JoinSet;
 
@@ -61,11 +62,13 @@ pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
     let _own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
     let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
     let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
+    let certificates = certificates(&config).context("TLS cannot be spoken")?;
     let context = Context {
         name: config.host.name.clone(),
         state_dir,
         metrics: Metrics::new(),
         status: admin::StatusBoard::default(),
+        certificates,
         shutdown: shutdown.clone(),
     };
     if let Some(listen) = config.admin.clone() {
@@ -100,6 +103,16 @@ fn only(mut config: HostConfig, play: Play, path: &Path) -> Result<HostConfig> {
         bail!("{} has {wanted}: add it, or run another role", path.display());
     }
     Ok(config)
+}
+
+/// The certificates, where a listener of the roles that are played needs them.
+fn certificates(config: &HostConfig) -> Result<Option<Certificates>> {
+    let listeners = config.edge.iter().flat_map(|edge| &edge.listen);
+    let mut listeners = listeners.chain(config.master.iter().flat_map(|master| &master.listen));
+    if !listeners.any(|listen| listen.tls) {
+        return Ok(None);
+    }
+    Ok(Some(Certificates::load(&config.certificates)?))
 }
 
 type Roles = JoinSet<(&'static str, Result<()>)>;

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use nodemap::toml_read::{Document, KeyPath, Table};
+use rt::listen::Listen;
 
 /// Sections that make a host do something.
 const ROLES: [&str; 4] = ["edge", "dns", "health", "master"];
@@ -29,6 +30,14 @@ pub(crate) fn listeners(document: &Document<'_>, all: &[(KeyPath, SocketAddr)]) 
             let problem = format!("{address} is already an address of {owner}");
             refuse(document, path, problem, "give every listener an address or port of its own");
         }
+    }
+}
+
+/// Who speaks TLS has a certificate.
+pub(crate) fn tls(document: &Document<'_>, all: &[(KeyPath, &Listen)], has_certificates: bool) {
+    for (path, _) in all.iter().filter(|(_, listen)| listen.tls && !has_certificates) {
+        let remedy = "add [[tls.certificate]] with chain and key, or take `tls` away";
+        refuse(document, path, "speaks TLS, and there is no certificate".to_owned(), remedy);
     }
 }
 

@@ -20,6 +20,7 @@ use nodemap::Finding;
 use nodemap::toml_read::{Document, KeyPath};
 use rt::admin::AdminListen;
 use rt::follow::FollowParams;
+use rt::tls::CertificateFiles;
 
 /// A config file larger than this is refused.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -35,6 +36,8 @@ pub struct HostConfig {
     pub location: dns::LocationParams,
     /// `[admin]`.
     pub admin: Option<AdminListen>,
+    /// `[[tls.certificate]]`; at least one when a listener speaks TLS.
+    pub certificates: Vec<CertificateFiles>,
     /// `[edge]`.
     pub edge: Option<edge::Params>,
     /// `[dns]`.

@@ -5,10 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use model::ByteCount;
+use model::{ByteCount, Rate};
 use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
 use rt::admin::AdminListen;
 use rt::follow::{FollowParams, Source};
+use rt::listen::Listen;
+use rt::tls::CertificateFiles;
 
 use crate::schema::{self, limits};
 use crate::{Host, HostConfig, check};
@@ -25,12 +27,14 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
     let follow = section("follow", &schema::FOLLOW).map(|t| read_follow(&t));
     let location = section("location", &schema::LOCATION).map(|t| read_location(&t));
     let admin = section("admin", &schema::ADMIN).and_then(|t| read_admin(&t));
+    let certificates = section("tls", &schema::TLS).map(|t| read_tls(&t)).unwrap_or_default();
     let edge = section("edge", &schema::EDGE).map(|t| read_edge(&t));
     let dns = section("dns", &schema::DNS).map(|t| read_dns(&t));
     let health = section("health", &schema::HEALTH).and_then(|t| read_health(&t));
     let master = section("master", &schema::MASTER).and_then(|t| read_master(&t));
     let roles = Roles { edge, dns, health, master };
     check::listeners(document, &roles.listeners(admin.as_ref()));
+    check::tls(document, &roles.http_listeners(), root.get("tls").is_some());
     let state_dir = host.as_ref().map(|host| host.state_dir.as_path());
     check::stores(document, &roles.stores(), state_dir);
     Some(HostConfig {
@@ -38,6 +42,7 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
         follow,
         location: location.unwrap_or_default(),
         admin,
+        certificates,
         edge: roles.edge,
         dns: roles.dns,
         health: roles.health,
@@ -53,20 +58,19 @@ struct Roles {
 }
 
 impl Roles {
+    /// Every listener that may speak TLS, with its key.
+    fn http_listeners(&self) -> Vec<(KeyPath, &Listen)> {
+        let edge = self.edge.iter().flat_map(|p| keyed("edge", &p.listen));
+        edge.chain(self.master.iter().flat_map(|p| keyed("master", &p.listen))).collect()
+    }
+
     /// Every TCP address with its key.
     fn listeners(&self, admin: Option<&AdminListen>) -> Vec<(KeyPath, SocketAddr)> {
-        let of_roles = [
-            ("edge", self.edge.as_ref().map(|p| p.listen.as_slice())),
-            ("dns", self.dns.as_ref().map(|p| p.listen.as_slice())),
-            ("health", self.health.as_ref().map(|p| p.listen.as_slice())),
-            ("master", self.master.as_ref().map(|p| p.listen.as_slice())),
-        ];
-        let mut all = Vec::new();
-        for (role, addresses) in of_roles {
-            let path = KeyPath::of(&[role, "listen"]);
-            let addresses = addresses.unwrap_or_default().iter().enumerate();
-            all.extend(addresses.map(|(at, address)| (path.clone().index(at), *address)));
-        }
+        let http = self.http_listeners().into_iter();
+        let mut all: Vec<_> = http.map(|(path, listen)| (path, listen.address)).collect();
+        let dns = self.dns.iter().flat_map(|p| keyed("dns", &p.listen));
+        let plain = dns.chain(self.health.iter().flat_map(|p| keyed("health", &p.listen)));
+        all.extend(plain.map(|(path, address)| (path, *address)));
         if let Some(AdminListen::Tcp(address)) = admin {
             all.push((KeyPath::of(&["admin", "listen"]), *address));
         }
@@ -79,6 +83,12 @@ impl Roles {
         let path = |at| KeyPath::of(&["edge", "store"]).index(at).key("path");
         stores.map(|(at, store)| (path(at), store.path.as_path())).collect()
     }
+}
+
+/// The entries of a role's `listen` with their keys.
+fn keyed<'a, T>(role: &str, listen: &'a [T]) -> impl Iterator<Item = (KeyPath, &'a T)> {
+    let path = KeyPath::of(&[role, "listen"]);
+    listen.iter().enumerate().map(move |(at, entry)| (path.clone().index(at), entry))
 }
 
 fn read_host(table: &Table<'_>) -> Option<Host> {
@@ -135,13 +145,74 @@ fn read_admin(table: &Table<'_>) -> Option<AdminListen> {
     Some(AdminListen::Tcp(address))
 }
 
+fn read_tls(table: &Table<'_>) -> Vec<CertificateFiles> {
+    const EXAMPLE: &str = "[{ chain = \"tls/cdn.pem\", key = \"tls/cdn.key\" }]";
+    let certificates = table.need("certificate", EXAMPLE);
+    certificates
+        .map(|v| v.tables_of(limits::CERTIFICATES, "certificates", read_certificate))
+        .unwrap_or_default()
+}
+
+fn read_certificate(value: &Value<'_>) -> Option<CertificateFiles> {
+    let table = value.table(&schema::TLS_CERTIFICATE)?;
+    let chain = table.need("chain", "\"tls/cdn.pem\"").and_then(|v| v.path());
+    let key = table.need("key", "\"tls/cdn.key\"").and_then(|v| v.path());
+    Some(CertificateFiles { chain: chain?, key: key? })
+}
+
+/// Listeners that may speak TLS: each an address, or a table with the keys of `section`.
+fn read_http_listen(table: &Table<'_>, section: &'static Section, example: &str) -> Vec<Listen> {
+    let value = table.need("listen", example);
+    let read = |v: &Value<'_>| match v.is_table() {
+        true => v.table(section).and_then(|t| read_listener(&t, section)),
+        false => v.socket_addr().map(Listen::from),
+    };
+    value.map(|v| v.list_of(limits::LISTEN, "addresses", read)).unwrap_or_default()
+}
+
+fn read_listener(table: &Table<'_>, section: &'static Section) -> Option<Listen> {
+    let is_set = |key: &'static str| table.get(key).and_then(|v| v.bool()).unwrap_or(false);
+    let address = table.need("address", "\"0.0.0.0:443\"").and_then(|v| v.socket_addr());
+    let has_http3 = section.keys.iter().any(|key| key.name == "http3");
+    let (tls, http3) = (is_set("tls"), has_http3 && is_set("http3"));
+    if http3 && !tls {
+        table.refuse("HTTP/3 is always encrypted, and this listener is not", "add tls = true");
+    }
+    let congestion = table.get("congestion").and_then(|v| read_congestion(&v));
+    let rate = table.get("rate").and_then(|v| read_rate(&v));
+    Some(Listen { address: address?, tls, http3, congestion, rate })
+}
+
+/// A name as Linux takes it: `TCP_CA_NAME_MAX` is 16 with its end. Whether the kernel has it is found
+/// out at the start.
+fn read_congestion(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    let is_of_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_".contains(&b);
+    if text.is_empty() || text.len() > 15 || !text.bytes().all(is_of_name) {
+        let remedy = "write a name of /proc/sys/net/ipv4/tcp_available_congestion_control";
+        value.refuse("is no name of a congestion control", remedy);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+fn read_rate(value: &Value<'_>) -> Option<Rate> {
+    let (rate, least) = (value.rate()?, Rate(limits::RATE_MIN));
+    if rate < least {
+        value.refuse(format!("{rate} is too little to serve by"), format!("write {least} or more"));
+        return None;
+    }
+    Some(rate)
+}
+
 fn read_listen(table: &Table<'_>, example: &str) -> Vec<SocketAddr> {
     let value = table.need("listen", example);
     value.map(|v| v.list_of(limits::LISTEN, "addresses", |v| v.socket_addr())).unwrap_or_default()
 }
 
 fn read_edge(table: &Table<'_>) -> edge::Params {
-    let listen = read_listen(table, "[\"0.0.0.0:80\", \"[::]:80\"]");
+    let example = "[\"0.0.0.0:80\", \"[::]:80\"]";
+    let listen = read_http_listen(table, &schema::EDGE_LISTEN, example);
     let stores = table.need("store", "[{ path = \"/srv/cacheboy\", size = \"900 GiB\" }]");
     let stores = stores.map(|v| v.tables_of(limits::STORES, "stores", read_store));
     let mut params = edge::Params::new(listen, stores.unwrap_or_default());
@@ -280,7 +351,7 @@ fn read_connect_to(table: &Table<'_>) -> BTreeMap<IpAddr, SocketAddr> {
 }
 
 fn read_master(table: &Table<'_>) -> Option<master::Params> {
-    let listen = read_listen(table, "[\"0.0.0.0:8080\"]");
+    let listen = read_http_listen(table, &schema::MASTER_LISTEN, "[\"0.0.0.0:8080\"]");
     let tree: Option<PathBuf> = table.need("tree", "\"/srv/mirror\"").and_then(|v| v.path());
     Some(master::Params { listen, tree: tree? })
 }

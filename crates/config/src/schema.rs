@@ -1,6 +1,6 @@
 //! Every key of a host's config file: what the reader accepts and `docs/config.md` shows.
 
-use nodemap::toml_read::{Section, key};
+use nodemap::toml_read::{Key, Section, key};
 
 /// How much of each there may be.
 pub(crate) mod limits {
@@ -8,6 +8,10 @@ pub(crate) mod limits {
 
     /// Addresses that one role listens on.
     pub(crate) const LISTEN: usize = 16;
+    /// Certificates of a host.
+    pub(crate) const CERTIFICATES: usize = 1000;
+    /// The least rate of a connection, bits per second.
+    pub(crate) const RATE_MIN: u64 = 64_000;
     /// Sources of the node map.
     pub(crate) const SOURCES: usize = 8;
     /// Disks of an edge.
@@ -25,19 +29,23 @@ pub(crate) mod limits {
 }
 
 /// All sections, in the order of the reference page.
-pub const SECTIONS: [&Section; 12] = [
+pub const SECTIONS: [&Section; 16] = [
     &ROOT,
     &HOST,
     &FOLLOW,
     &LOCATION,
     &ADMIN,
+    &TLS,
+    &TLS_CERTIFICATE,
     &EDGE,
+    &EDGE_LISTEN,
     &EDGE_STORE,
     &DNS,
     &HEALTH,
     &HEALTH_PROBE,
     &HEALTH_CONNECT_TO,
     &MASTER,
+    &MASTER_LISTEN,
 ];
 
 pub(crate) const ROOT: Section = Section {
@@ -52,6 +60,7 @@ pub(crate) const ROOT: Section = Section {
             "no admin listener",
             "metrics and status of this host, and purging it",
         ),
+        key("tls", "table", "none", "certificates of the listeners that speak TLS"),
         key("edge", "table", "not played", "serves content to clients"),
         key("dns", "table", "not played", "answers DNS queries with the right nodes"),
         key("health", "table", "not played", "probes nodes and publishes the node map"),
@@ -115,14 +124,37 @@ pub(crate) const ADMIN: Section = Section {
     )],
 };
 
+pub(crate) const TLS: Section = Section {
+    header: "[tls]",
+    keys: &[key(
+        "certificate",
+        "list of tables, 1 to 1000",
+        "required",
+        "what clients are shown, chosen by the name they ask for; the first also for those that name no host (see tls.md)",
+    )],
+};
+
+pub(crate) const TLS_CERTIFICATE: Section = Section {
+    header: "[[tls.certificate]]",
+    keys: &[
+        key(
+            "chain",
+            "PEM file",
+            "required",
+            "the certificate of the host, then those that lead to its authority; its names say for which hosts it is",
+        ),
+        key("key", "PEM file", "required", "its private key"),
+    ],
+};
+
 pub(crate) const EDGE: Section = Section {
     header: "[edge]",
     keys: &[
         key(
             "listen",
-            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "list of 1 to 16 `\"ADDRESS:PORT\"` or tables, see below",
             "required",
-            "where clients are served over HTTP",
+            "where clients are served; an address alone is plain HTTP",
         ),
         key(
             "store",
@@ -166,6 +198,38 @@ pub(crate) const EDGE: Section = Section {
             "none: only those of the system",
             "certificates of authorities that `https://` masters may have theirs from, beside those that the system trusts",
         ),
+    ],
+};
+
+const ADDRESS: Key = key("address", "`\"ADDRESS:PORT\"`", "required", "where");
+const TLS_OF_LISTENER: Key =
+    key("tls", "true or false", "false", "HTTPS, with the certificates of `[tls]`");
+const CONGESTION: Key = key(
+    "congestion",
+    "a name that the kernel has, such as `\"bbr\"`",
+    "as the system has it",
+    "congestion control of its connections",
+);
+const RATE: Key = key(
+    "rate",
+    "rate, at least `\"64 kbit/s\"`",
+    "no limit",
+    "the most that one connection is sent; the kernel paces it",
+);
+
+pub(crate) const EDGE_LISTEN: Section = Section {
+    header: "[[edge.listen]]",
+    keys: &[
+        ADDRESS,
+        TLS_OF_LISTENER,
+        key(
+            "http3",
+            "true or false",
+            "false",
+            "HTTP/3 too, over UDP on the same port; needs `tls`",
+        ),
+        CONGESTION,
+        RATE,
     ],
 };
 
@@ -278,9 +342,9 @@ pub(crate) const MASTER: Section = Section {
     keys: &[
         key(
             "listen",
-            "list of 1 to 16 `\"ADDRESS:PORT\"`",
+            "list of 1 to 16 `\"ADDRESS:PORT\"` or tables, see below",
             "required",
-            "where edges are served over HTTP",
+            "where edges are served; an address alone is plain HTTP",
         ),
         key(
             "tree",
@@ -291,8 +355,13 @@ pub(crate) const MASTER: Section = Section {
     ],
 };
 
+pub(crate) const MASTER_LISTEN: Section =
+    Section { header: "[[master.listen]]", keys: &[ADDRESS, TLS_OF_LISTENER, CONGESTION, RATE] };
+
 #[cfg(test)]
 mod tests {
+    use model::Rate;
+
     use super::*;
 
     #[test]
@@ -307,6 +376,9 @@ mod tests {
             (&DNS, "listen", format!("1 to {}", limits::LISTEN)),
             (&HEALTH, "listen", format!("1 to {}", limits::LISTEN)),
             (&MASTER, "listen", format!("1 to {}", limits::LISTEN)),
+            (&TLS, "certificate", format!("1 to {}", limits::CERTIFICATES)),
+            (&EDGE_LISTEN, "rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
+            (&MASTER_LISTEN, "rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
             (&EDGE, "store", format!("1 to {}", limits::STORES)),
             (&EDGE, "connect_timeout_ms", format!("{short} to {long}")),
             (&EDGE, "first_byte_timeout_ms", format!("{short} to {long}")),

@@ -9,10 +9,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::{HostConfig, schema};
-use model::ByteCount;
+use model::{ByteCount, Rate};
 use nodemap::Finding;
 use rt::admin::AdminListen;
 use rt::follow::Source;
+use rt::listen::Listen;
+use rt::tls::CertificateFiles;
 
 fn top(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
@@ -114,8 +116,12 @@ country = "geo/c.mmdb"
 asn = "/geo/a.mmdb"
 [admin]
 listen = "unix:run/admin.sock"
+[tls]
+[[tls.certificate]]
+chain = "tls/a.pem"
+key = "/tls/a.key"
 [edge]
-listen = ["127.0.0.1:80"]
+listen = ["127.0.0.1:80", { address = "[::1]:443", tls = true, http3 = true, congestion = "bbr", rate = "200 Mbit/s" }]
 connect_timeout_ms = 10
 first_byte_timeout_ms = 20
 between_bytes_timeout_ms = 600000
@@ -145,9 +151,13 @@ path = "/health?x=1"
 [health.probe.connect_to]
 "2001:db8:77::11" = "[::1]:7080"
 [master]
-listen = ["127.0.0.1:8080"]
+listen = ["127.0.0.1:8080", { address = "127.0.0.1:8443", tls = true }]
 tree = "tree"
 "#;
+
+fn plain(address: &str) -> Listen {
+    address.parse::<std::net::SocketAddr>().unwrap().into()
+}
 
 #[test]
 fn every_key_arrives_where_it_belongs() {
@@ -164,7 +174,16 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(config.location.asn.unwrap(), Path::new("/geo/a.mmdb"));
     assert_eq!(config.admin, Some(AdminListen::Unix("etc/run/admin.sock".into())));
     let edge = config.edge.unwrap();
-    assert_eq!(edge.listen, ["127.0.0.1:80".parse().unwrap()]);
+    let https = Listen {
+        address: "[::1]:443".parse().unwrap(),
+        tls: true,
+        http3: true,
+        congestion: Some("bbr".to_owned()),
+        rate: Some(Rate(200_000_000)),
+    };
+    assert_eq!(edge.listen, [plain("127.0.0.1:80"), https]);
+    let files = CertificateFiles { chain: "etc/tls/a.pem".into(), key: "/tls/a.key".into() };
+    assert_eq!(config.certificates, [files]);
     assert_eq!(edge.timeouts.connect, Duration::from_millis(10));
     assert_eq!(edge.timeouts.first_byte, Duration::from_millis(20));
     assert_eq!(edge.timeouts.between_bytes, Duration::from_secs(600));
@@ -196,7 +215,8 @@ fn every_key_arrives_where_it_belongs() {
         BTreeMap::from([("2001:db8:77::11".parse().unwrap(), "[::1]:7080".parse().unwrap())]);
     assert_eq!(health.probe.connect_to, connect_to);
     let master = config.master.unwrap();
-    assert_eq!(master.listen, ["127.0.0.1:8080".parse().unwrap()]);
+    let https = Listen { tls: true, ..plain("127.0.0.1:8443") };
+    assert_eq!(master.listen, [plain("127.0.0.1:8080"), https]);
     assert_eq!(master.tree, Path::new("etc/tree"));
 }
 
@@ -204,8 +224,14 @@ fn every_key_arrives_where_it_belongs() {
 fn every_key_of_the_schema_is_in_the_test_above() {
     for section in schema::SECTIONS {
         for key in section.keys {
-            let given =
-                [format!("\n{} = ", key.name), format!("[{}", key.name), format!(".{}]", key.name)];
+            let name = key.name;
+            let given = [
+                format!("\n{name} = "),
+                format!("{{ {name} = "),
+                format!(", {name} = "),
+                format!("[{name}"),
+                format!(".{name}]"),
+            ];
             let placeholder = key.name == "ADDRESS";
             assert!(
                 placeholder || given.iter().any(|form| EVERYTHING.contains(form)),

@@ -86,6 +86,7 @@ fn context(state_dir: &Path) -> Context {
         state_dir: state_dir.to_owned(),
         metrics: Metrics::new(),
         status: Default::default(),
+        certificates: None,
         shutdown: Shutdown::default(),
     }
 }

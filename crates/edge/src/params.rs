@@ -1,16 +1,16 @@
 //! What the edge role is told by its config.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use model::ByteCount;
+use rt::listen::Listen;
 
 /// `[edge]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Addresses to serve clients on, at least one.
-    pub listen: Vec<SocketAddr>,
+    /// Where clients are served, at least one.
+    pub listen: Vec<Listen>,
     /// Disks, at least one; each object lives on one of them.
     pub stores: Vec<StoreParams>,
     /// How long a master may take.
@@ -65,7 +65,7 @@ impl Default for Timeouts {
 
 impl Params {
     /// Default patience and memory.
-    pub fn new(listen: Vec<SocketAddr>, stores: Vec<StoreParams>) -> Self {
+    pub fn new(listen: Vec<Listen>, stores: Vec<StoreParams>) -> Self {
         let timeouts = Timeouts::default();
         let (fill_memory, store_memory) = (FILL_MEMORY_DEFAULT, STORE_MEMORY_DEFAULT);
         Self { listen, stores, timeouts, fill_memory, store_memory, upstream_ca: None }

@@ -10,12 +10,11 @@ use arc_swap::ArcSwap;
 use http_cache::Identity;
 use model::time::utc;
 use rt::follow::Following;
-use rt::listen::{self, ListenError};
+use rt::listen::ListenError;
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
 use serve::disk::{FsDisk, files_to_keep_open};
-use serve::{Counters as Connections, Limits};
-use tokio::net::TcpListener;
+use serve::{Counters as Connections, Limits, Listener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -66,7 +65,7 @@ pub enum Error {
 #[derive(Debug)]
 pub struct Bound {
     edge: Arc<Edge>,
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     node_map: Following,
     context: Context,
 }
@@ -89,8 +88,8 @@ pub async fn bind_on(
     node_map: Following,
     context: Context,
 ) -> Result<Bound, Error> {
-    let listeners =
-        params.listen.iter().map(|a| listen::tcp(*a)).collect::<Result<Vec<_>, ListenError>>()?;
+    let bind = |listen| Listener::bind(listen, context.certificates.as_ref());
+    let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     if listeners.is_empty() {
         return Err(Error::NoListener);
     }
@@ -140,7 +139,7 @@ pub async fn bind_on(
 impl Bound {
     /// Where it listens.
     pub fn addresses(&self) -> Vec<SocketAddr> {
-        self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
+        self.listeners.iter().filter_map(|l| l.address().ok()).collect()
     }
 
     /// Serves until the context's shutdown and the end of running responses.
@@ -153,19 +152,13 @@ impl Bound {
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
         let gauges = ConnectionGauges::new(&context.metrics);
         background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges));
-        let mut serving = JoinSet::new();
-        for listener in listeners {
-            if let Ok(address) = listener.local_addr() {
-                tracing::info!(%address, "the edge serves clients");
+        for listener in &listeners {
+            if let Ok(address) = listener.address() {
+                tracing::info!(%address, tls = listener.tls.is_some(), "the edge serves clients");
             }
-            let front = Arc::new(Front(Arc::clone(&edge)));
-            let (connections, shutdown) = (Arc::clone(&connections), context.shutdown.clone());
-            serving.spawn(async move {
-                let stop = async move { shutdown.wait().await };
-                serve::http(listener, front, limits(), connections, stop).await;
-            });
         }
-        while serving.join_next().await.is_some() {}
+        let front = Arc::new(Front(Arc::clone(&edge)));
+        serve::http(listeners, front, limits(), connections, context.shutdown.wait()).await;
         background.shutdown().await;
         let closing = tokio::task::spawn_blocking(move || {
             edge.stores.flush();

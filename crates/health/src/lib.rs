@@ -198,14 +198,12 @@ impl Health {
         let mut tasks = JoinSet::new();
         let shutdown = self.context.shutdown.clone();
         let answerer = Arc::new(Answerer::new(self.desk.clone(), &self.context));
-        for listener in self.listeners {
-            let (answerer, shutdown) = (answerer.clone(), shutdown.clone());
-            tasks.spawn(async move {
-                let counters = Arc::default();
-                let stop = async move { shutdown.wait().await };
-                serve::http(listener, answerer, answer::limits(), counters, stop).await;
-            });
-        }
+        let (listeners, stop) = (self.listeners, shutdown.clone());
+        tasks.spawn(async move {
+            let listeners = listeners.into_iter().map(Into::into).collect();
+            let limits = answer::limits();
+            serve::http(listeners, answerer, limits, Arc::default(), stop.wait()).await;
+        });
         tasks.spawn(take_edits(self.edits, self.desk.clone(), shutdown.clone()));
         let Self { desk, prober, keeper, first, context, .. } = self;
         let driver = drive::Driver::new(desk, prober, keeper, first, &context);

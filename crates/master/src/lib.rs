@@ -25,9 +25,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rt::Context;
-use rt::listen::ListenError;
+use rt::listen::{Listen, ListenError};
 use rt::metrics::master as metric;
-use tokio::net::TcpListener;
+use serve::Listener;
 use tokio::task::JoinSet;
 
 mod answer;
@@ -48,8 +48,8 @@ const INDEX_FILE: &str = "content-index";
 /// `[master]` of a host's configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// Addresses to listen on.
-    pub listen: Vec<SocketAddr>,
+    /// Where edges are served.
+    pub listen: Vec<Listen>,
     /// Root of the tree; must hold the marker file.
     pub tree: PathBuf,
 }
@@ -68,7 +68,7 @@ pub enum Error {
 /// A master whose listeners are open.
 #[derive(Debug)]
 pub struct Master {
-    listeners: Vec<TcpListener>,
+    listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
     answerer: Arc<Answerer>,
     context: Context,
@@ -84,14 +84,11 @@ impl Master {
     /// Opens the listeners and reads the content index. A tree that is not there is no error: it may
     /// be mounted later. Needs a tokio runtime.
     pub fn bind(params: Params, context: Context) -> Result<Self, Error> {
-        let listeners: Vec<_> = params
-            .listen
-            .iter()
-            .map(|address| rt::listen::tcp(*address))
-            .collect::<Result<_, _>>()?;
+        let bind = |listen| Listener::bind(listen, context.certificates.as_ref());
+        let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()
-            .map(TcpListener::local_addr)
+            .map(Listener::address)
             .collect::<Result<_, _>>()
             .map_err(Error::Address)?;
         let metrics = &context.metrics;
@@ -129,16 +126,11 @@ impl Master {
             shutdown.clone(),
         ));
         tasks.spawn(Arc::clone(catalogue).keep());
-        for listener in listeners {
-            let (handler, shutdown) = (Arc::clone(&answerer), shutdown.clone());
+        let handler = Arc::clone(&answerer);
+        tasks.spawn(async move {
             let (limits, counters) = (serve::Limits::default(), Arc::default());
-            tasks.spawn(async move {
-                serve::http(listener, handler, limits, counters, async move {
-                    shutdown.wait().await;
-                })
-                .await;
-            });
-        }
+            serve::http(listeners, handler, limits, counters, shutdown.wait()).await;
+        });
         while let Some(ended) = tasks.join_next().await {
             // A role that lost one of its tasks must not look alive.
             if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {

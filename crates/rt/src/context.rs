@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use model::Name;
 
 use crate::admin::StatusBoard;
+use crate::tls::Certificates;
 use crate::{Metrics, Shutdown};
 
 /// The host around a role: its name, its place on disk, and the shared instruments.
@@ -18,6 +19,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Where a role hangs what `/status` shows of it.
     pub status: StatusBoard,
+    /// What TLS listeners show; `None` where no listener speaks TLS.
+    pub certificates: Option<Certificates>,
     /// Ends the process.
     pub shutdown: Shutdown,
 }

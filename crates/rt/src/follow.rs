@@ -349,6 +349,7 @@ mod tests {
             state_dir: state_dir.to_owned(),
             metrics: Metrics::new(),
             status: crate::admin::StatusBoard::default(),
+            certificates: None,
             shutdown: crate::Shutdown::default(),
         }
     }

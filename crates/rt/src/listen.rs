@@ -1,13 +1,37 @@
-//! Listening sockets, and errors that say what to do when one cannot be had.
+//! Listening sockets, what configs say of them, and errors that say what to do when one cannot be
+//! had.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 
+use model::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
 /// Connections the kernel keeps for us before `accept`.
 const BACKLOG: i32 = 4096;
+
+/// One entry of a role's `listen`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Where.
+    pub address: SocketAddr,
+    /// HTTPS, with the host's certificates; plain HTTP otherwise.
+    pub tls: bool,
+    /// HTTP/3 too, over UDP on the same port; only with `tls`.
+    pub http3: bool,
+    /// The kernel's name of the congestion control of its connections; the system's otherwise.
+    pub congestion: Option<String>,
+    /// The most that one connection is sent.
+    pub rate: Option<Rate>,
+}
+
+/// Plain HTTP with everything as the system has it.
+impl From<SocketAddr> for Listen {
+    fn from(address: SocketAddr) -> Self {
+        Self { address, tls: false, http3: false, congestion: None, rate: None }
+    }
+}
 
 /// Why a socket could not be bound.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +68,15 @@ pub enum ListenError {
         address: SocketAddr,
         /// `tcp` or `udp`.
         protocol: &'static str,
+    },
+    /// A TLS listener on a host without certificates.
+    #[error(
+        "cannot listen on tcp {address}: it is to speak TLS and this host has no certificate: add \
+         [[tls.certificate]] or take `tls` away"
+    )]
+    NoCertificate {
+        /// The address.
+        address: SocketAddr,
     },
     /// Anything else.
     #[error("cannot listen on {protocol} {address}: the kernel refused")]

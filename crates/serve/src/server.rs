@@ -2,19 +2,24 @@
 
 use std::future::Future;
 use std::io;
-use std::pin::pin;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use hyper::{Request, Response};
 use model::Now;
+use rt::listen::{self, Listen, ListenError};
+use rt::tls::Certificates;
+use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::connection;
-use crate::{Body, Client, RequestBody};
+use crate::{Body, Client, RequestBody, connection, handshake};
+
+/// What is spoken over TLS, the best first.
+const ALPN: [&[u8]; 1] = [b"http/1.1"];
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
@@ -58,7 +63,49 @@ impl Default for Limits {
     }
 }
 
-/// What happened on a listener; read it for metrics.
+/// Where connections come in.
+#[derive(Debug)]
+pub struct Listener {
+    /// Sockets of one address, each accepted from for itself.
+    pub sockets: Vec<TcpListener>,
+    /// Speaks TLS first.
+    pub tls: Option<Arc<ServerConfig>>,
+}
+
+/// A socket that speaks no TLS.
+impl From<TcpListener> for Listener {
+    fn from(socket: TcpListener) -> Self {
+        Self { sockets: vec![socket], tls: None }
+    }
+}
+
+impl Listener {
+    /// Binds an entry of `listen`. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be had, or it is to speak TLS and there are no certificates.
+    pub fn bind(listen: &Listen, certificates: Option<&Certificates>) -> Result<Self, ListenError> {
+        let address = listen.address;
+        let tls = match (listen.tls, certificates) {
+            (false, _) => None,
+            (true, Some(certificates)) => Some(certificates.server_config(&ALPN)),
+            (true, None) => return Err(ListenError::NoCertificate { address }),
+        };
+        Ok(Self { sockets: vec![listen::tcp(address)?], tls })
+    }
+
+    /// Where it listens, with the port that port 0 was given.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.sockets
+            .first()
+            .map_or(Err(io::ErrorKind::NotConnected.into()), TcpListener::local_addr)
+    }
+}
+
+/// What happened on the listeners of a role; read it for metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Connections accepted.
@@ -79,6 +126,10 @@ pub struct Counters {
     pub cut: AtomicU64,
     /// QUIC handshakes whose clients had to prove their address first.
     pub retries: AtomicU64,
+    /// TLS handshakes that did not come to an end: failed, broken off, or too slow.
+    pub handshakes_failed: AtomicU64,
+    /// A place under the limit of connections has become free.
+    freed: Notify,
     /// Until when a broken-off response is only counted.
     quiet_until_ns: AtomicU64,
     /// Those that were.
@@ -86,6 +137,18 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Returns when there is room for one more connection. Two who wait may both find the same room.
+    async fn room(&self, connections_max: usize) {
+        loop {
+            let freed = self.freed.notified();
+            let open = usize::try_from(self.open.load(Relaxed)).unwrap_or(usize::MAX);
+            if open < connections_max {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     /// A response was broken off: counted. Whether to log it, and how many were not since the last
     /// one that was.
     pub(crate) fn note_broken_off(&self, now: Now) -> Option<u64> {
@@ -99,43 +162,95 @@ impl Counters {
     }
 }
 
-/// Serves HTTP/1.1 on `listener` until `shutdown` completes; then closes it, finishes the running
+/// Serves HTTP on `listeners` until `shutdown` completes; then closes them, finishes the running
 /// responses for at most `limits.drain_timeout`, cuts the rest, and returns.
 pub async fn http<H: Handler>(
-    listener: TcpListener,
+    listeners: Vec<Listener>,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
     shutdown: impl Future<Output = ()> + Send,
 ) {
     let (stop, stopping) = watch::channel(false);
-    let mut connections = JoinSet::new();
-    let mut shutdown = pin!(shutdown);
-    loop {
-        let room = connections.len() < limits.connections_max;
-        tokio::select! {
-            biased;
-            () = shutdown.as_mut() => break,
-            Some(ended) = connections.join_next() => note_panic(ended),
-            accepted = listener.accept(), if room => match accepted {
-                Ok((stream, address)) => {
-                    let open = Open::new(&counters);
-                    let (handler, counters) = (Arc::clone(&handler), Arc::clone(&counters));
-                    let stopping = stopping.clone();
-                    no_delay(&stream);
-                    connections.spawn(async move {
-                        let client = Client { address, is_secure: false };
-                        connection::serve(stream, client, handler, limits, counters, stopping).await;
-                        drop(open);
-                    });
-                }
-                Err(error) => accept_failed(&error).await,
-            },
+    let mut accepting = JoinSet::new();
+    for Listener { sockets, tls } in listeners {
+        for socket in sockets {
+            let entrance = Entrance {
+                tls: tls.clone(),
+                handler: Arc::clone(&handler),
+                limits,
+                counters: Arc::clone(&counters),
+                stopping: stopping.clone(),
+            };
+            accepting.spawn(entrance.accept(socket));
         }
     }
-    drop(listener);
+    shutdown.await;
     stop.send_replace(true);
-    drain(connections, limits.drain_timeout, &counters).await;
+    while let Some(ended) = accepting.join_next().await {
+        note_panic(ended);
+    }
+}
+
+/// What every connection of a socket needs.
+struct Entrance<H> {
+    tls: Option<Arc<ServerConfig>>,
+    handler: Arc<H>,
+    limits: Limits,
+    counters: Arc<Counters>,
+    stopping: watch::Receiver<bool>,
+}
+
+impl<H: Handler> Entrance<H> {
+    /// Takes connections from `socket` until `stopping`, then closes it and waits for theirs to end.
+    async fn accept(self, socket: TcpListener) {
+        let mut connections = JoinSet::new();
+        let mut stopping = self.stopping.clone();
+        loop {
+            let next = async {
+                self.counters.room(self.limits.connections_max).await;
+                socket.accept().await
+            };
+            tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => break,
+                Some(ended) = connections.join_next() => note_panic(ended),
+                accepted = next => match accepted {
+                    Ok((stream, address)) => {
+                        no_delay(&stream);
+                        connections.spawn(self.serve(stream, address));
+                    }
+                    Err(error) => accept_failed(&error).await,
+                },
+            }
+        }
+        drop(socket);
+        drain(connections, self.limits.drain_timeout, &self.counters).await;
+    }
+
+    /// One connection to its end.
+    fn serve(&self, stream: TcpStream, address: SocketAddr) -> impl Future<Output = ()> + use<H> {
+        let open = Open::new(&self.counters);
+        let (tls, limits) = (self.tls.clone(), self.limits);
+        let (handler, counters) = (Arc::clone(&self.handler), Arc::clone(&self.counters));
+        let stopping = self.stopping.clone();
+        let client = Client { address, is_secure: tls.is_some() };
+        async move {
+            match tls {
+                None => {
+                    connection::serve(stream, client, handler, limits, counters, stopping).await
+                }
+                Some(config) => {
+                    let stream = handshake::accept(stream, config, &limits, &counters).await;
+                    if let Some(stream) = stream {
+                        connection::serve(stream, client, handler, limits, counters, stopping)
+                            .await;
+                    }
+                }
+            }
+            drop(open);
+        }
+    }
 }
 
 pub(crate) async fn drain(mut connections: JoinSet<()>, timeout: Duration, counters: &Counters) {
@@ -167,6 +282,12 @@ fn no_delay(stream: &TcpStream) {
     }
 }
 
+/// Returns once the listeners are to be closed.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // It ends with an error when the sender is gone, which is a stop too.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
 /// A connection that died in the backlog is nothing; want of files or memory is to be waited out.
 async fn accept_failed(error: &io::Error) {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
@@ -190,5 +311,6 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
+        self.0.freed.notify_waiters();
     }
 }

@@ -125,7 +125,13 @@ impl Server {
         let counters = Arc::new(Counters::default());
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { stopped.await.unwrap_or_default() };
-        let serving = serve::http(listener, Arc::new(handler), limits, counters.clone(), shutdown);
+        let serving = serve::http(
+            vec![listener.into()],
+            Arc::new(handler),
+            limits,
+            counters.clone(),
+            shutdown,
+        );
         Self { address, counters, stop: Some(stop), task: tokio::spawn(serving) }
     }
 

@@ -66,7 +66,7 @@ pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
 fn params(dir: &Path, size: ByteCount) -> Params {
     let block_bytes = u32::try_from(BLOCK).unwrap();
     let store = StoreParams { path: dir.join("store"), size, block_bytes };
-    let mut params = Params::new(vec!["127.0.0.1:0".parse().unwrap()], vec![store]);
+    let mut params = Params::new(vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()], vec![store]);
     params.timeouts = Timeouts {
         connect: Duration::from_millis(500),
         first_byte: Duration::from_millis(1500),
@@ -81,6 +81,7 @@ fn context(dir: &Path) -> Context {
         state_dir: dir.to_owned(),
         metrics: Metrics::new(),
         status: StatusBoard::default(),
+        certificates: None,
         shutdown: Shutdown::default(),
     }
 }

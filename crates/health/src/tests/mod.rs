@@ -103,6 +103,7 @@ fn context(state_dir: &Path) -> Context {
         state_dir: state_dir.to_owned(),
         metrics: Metrics::new(),
         status: StatusBoard::default(),
+        certificates: None,
         shutdown: Shutdown::default(),
     }
 }

@@ -31,9 +31,13 @@ pub(crate) fn start(tree: &Path, state: &Path) -> Running {
         state_dir: state.to_owned(),
         metrics: metrics.clone(),
         status: status.clone(),
+        certificates: None,
         shutdown: shutdown.clone(),
     };
-    let params = Params { listen: vec!["127.0.0.1:0".parse().unwrap()], tree: tree.to_owned() };
+    let params = Params {
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
+        tree: tree.to_owned(),
+    };
     let master = Master::bind(params, context).unwrap();
     let address = master.addresses()[0];
     Running { address, metrics, status, shutdown, task: tokio::spawn(master.serve()) }

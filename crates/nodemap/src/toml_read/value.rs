@@ -199,6 +199,11 @@ impl<'a> Value<'a> {
         self.value.is_array()
     }
 
+    /// Whether it is a table, `[table]` or `{ }`.
+    pub fn is_table(&self) -> bool {
+        self.value.is_table()
+    }
+
     /// Whether it is a table in which nothing but tables and lists of tables stands, at least one.
     pub fn holds_only_tables(&self) -> bool {
         let of_tables = |value: &DeValue<'_>| match value {

@@ -1,0 +1,138 @@
+//! One certificate: PEM files to a chain with its key, its names and its dates.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::InconsistentKeys;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::CertifiedKey;
+use x509_parser::extensions::GeneralName;
+use x509_parser::parse_x509_certificate;
+
+use crate::file::read_bounded;
+
+/// Largest file of a chain or a key, bytes.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// `[[tls.certificate]]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// PEM file: the certificate of the host itself first, then those that lead to its authority.
+    pub chain: PathBuf,
+    /// PEM file with its private key (PKCS #8, PKCS #1 or SEC 1).
+    pub key: PathBuf,
+}
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// A file cannot be read.
+    #[error("cannot read {0} ({1}): name a PEM file that this process may read")]
+    Read(PathBuf, io::Error),
+    /// It is not PEM.
+    #[error("{0} is not PEM ({1}): convert it, or name another file")]
+    NotPem(PathBuf, pem::Error),
+    /// There is none in it.
+    #[error("no certificate is in {0}: name the file with the chain")]
+    NoCertificate(PathBuf),
+    /// What stands first in it is no certificate.
+    #[error("the first certificate in {0} cannot be understood: get it anew from its authority")]
+    NotX509(PathBuf),
+    /// There is none in it.
+    #[error("no private key is in {0}: name the file with the key of the first certificate")]
+    NoKey(PathBuf),
+    /// A kind of key that we do not speak with.
+    #[error(
+        "the private key in {0} cannot be used ({1}): use ECDSA P-256 or P-384, Ed25519, or RSA \
+         of 2048 bits or more"
+    )]
+    BadKey(PathBuf, rustls::Error),
+    /// The key is another one's.
+    #[error(
+        "the key in {key} does not belong to the first certificate in {chain}: name the key that \
+         the certificate was made with, and put the certificate of the host first in the chain"
+    )]
+    Mismatch {
+        /// The file of the chain.
+        chain: PathBuf,
+        /// The file of the key.
+        key: PathBuf,
+    },
+}
+
+/// A certificate with its key.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// Where it came from.
+    pub files: CertificateFiles,
+    /// The DNS names it is for, in lower case; those that begin with `*.` stand for one label.
+    pub names: Vec<String>,
+    /// From when it holds, Unix time in seconds.
+    pub not_before_s: i64,
+    /// Until when it holds, Unix time in seconds.
+    pub not_after_s: i64,
+    pub(super) key: Arc<CertifiedKey>,
+}
+
+impl Certificate {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// What is wrong with them. That it does not hold at this time is none.
+    pub fn load(files: &CertificateFiles) -> Result<Self, LoadError> {
+        let CertificateFiles { chain, key } = files;
+        let bytes = read(chain)?;
+        let der: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&bytes)
+            .collect::<Result<_, _>>()
+            .map_err(|error| LoadError::NotPem(chain.clone(), error))?;
+        let first = der.first().ok_or_else(|| LoadError::NoCertificate(chain.clone()))?;
+        let (_, parsed) =
+            parse_x509_certificate(first).map_err(|_| LoadError::NotX509(chain.clone()))?;
+        let names = parsed.subject_alternative_name();
+        let names = names.map_err(|_| LoadError::NotX509(chain.clone()))?.map(|san| {
+            let names = san.value.general_names.iter().filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                _ => None,
+            });
+            names.collect()
+        });
+        let validity = parsed.validity();
+        let (not_before_s, not_after_s) =
+            (validity.not_before.timestamp(), validity.not_after.timestamp());
+        let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
+            pem::Error::NoItemsFound => LoadError::NoKey(key.clone()),
+            error => LoadError::NotPem(key.clone(), error),
+        })?;
+        let certified = CertifiedKey::from_der(der.clone(), private, &ring::default_provider());
+        let certified = certified.map_err(|error| match error {
+            rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                LoadError::Mismatch { chain: chain.clone(), key: key.clone() }
+            }
+            error => LoadError::BadKey(key.clone(), error),
+        })?;
+        Ok(Self {
+            files: files.clone(),
+            names: names.unwrap_or_default(),
+            not_before_s,
+            not_after_s,
+            key: Arc::new(certified),
+        })
+    }
+
+    /// Whether a client that asks for `name` (in lower case) may be shown this certificate
+    /// (RFC 9525 section 6.3: a wildcard stands for exactly one label).
+    pub fn covers(&self, name: &str) -> bool {
+        let parent = name.split_once('.').map(|(_, parent)| parent);
+        self.names.iter().any(|own| match own.strip_prefix("*.") {
+            Some(own) => parent == Some(own),
+            None => own == name,
+        })
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
+    read_bounded(path, FILE_BYTES_MAX).map_err(|error| LoadError::Read(path.to_owned(), error))
+}
