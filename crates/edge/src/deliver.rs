@@ -2,22 +2,22 @@
 //! as they fill, by the fill machine where they are missing, past the store when it takes no more.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use fill::{Failure, Geometry};
 use http::Response;
-use http_cache::{CacheStatus, Forward, Plan, Request, respond};
-use model::Completion;
-use rt::clock;
+use http_cache::{CacheStatus, Forward, Plan, Request};
+use model::{Completion, Now};
 use rt::metrics::Counter;
 use serve::{Body, BodyError, Piece, Source};
 
-use crate::audience::Network;
 use crate::filling::Filling;
 use crate::past::Past;
 use crate::reader::Reader;
+use crate::rules::PathRules;
 use crate::state::{Edge, Object};
 
 /// Bytes copied at once from a block that is being filled: what a slow client keeps in memory.
@@ -29,6 +29,15 @@ const FILLING_BLOCKS_MAX: u64 = 2;
 /// How often one block may turn out to be lost (evicted, corrupt) under one reader.
 const LOSSES_MAX: u32 = 3;
 
+/// What a client wants, and what its project says of that.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub(crate) request: &'a Request,
+    pub(crate) rules: &'a PathRules,
+    /// Whose asking counts as demand for the whole.
+    pub(crate) client: Option<IpAddr>,
+}
+
 /// An answer whose body is on its way.
 pub(crate) struct Delivered {
     pub(crate) response: Response<Body>,
@@ -36,54 +45,57 @@ pub(crate) struct Delivered {
     pub(crate) filled: bool,
 }
 
-/// Answers `request` from the object. Before the head is sent, the first block that is missing must
-/// be on its way from a master that has this very representation: then a change upstream is seen
-/// while the client can still be given the new one. `client`: whose asking counts as demand for the
-/// whole.
+/// Answers from the object. Before the head is sent, the first block that is missing must be on its
+/// way from a master that has this very representation: then a change upstream is seen while the
+/// client can still be given the new one.
 pub(crate) async fn deliver(
     edge: &Arc<Edge>,
     object: Arc<Object>,
-    request: &Request,
+    wanted: Wanted<'_>,
+    now: Now,
     mut status: CacheStatus,
     reader: Option<Reader>,
-    client: Option<Network>,
 ) -> Result<Delivered, Failure> {
-    let now = clock::now();
-    let plan = respond(request, &object.head, object.rep.length(), now);
+    let Wanted { request, rules, client } = wanted;
+    let plan = object.head.respond(request, now);
     let mut kept = None;
-    if let Some(missing) = first_missing(&object, &plan) {
-        let reader = reader
-            .filter(|reader| reader.is_of(&object))
-            .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
-        reader.coming(missing).await?;
-        if status.hit {
-            let forwarded = CacheStatus::forwarded(Forward::Partial);
-            let (ttl_s, detail) = (status.ttl_s, status.detail);
-            let fwd_status = reader.upstream_status();
-            status = CacheStatus { ttl_s, detail, fwd_status, ..forwarded };
+    if !object.rep.is_complete() {
+        if let Some(missing) = first_missing(&object, &plan) {
+            let reader = reader
+                .filter(|reader| reader.is_of(&object))
+                .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
+            Box::pin(reader.coming(missing)).await?;
+            if status.hit {
+                let forwarded = CacheStatus::forwarded(Forward::Partial);
+                let (ttl_s, detail) = (status.ttl_s, status.detail);
+                let fwd_status = reader.upstream_status();
+                status = CacheStatus { ttl_s, detail, fwd_status, ..forwarded };
+            }
+            kept = Some(reader);
         }
-        kept = Some(reader);
+        if let Some(client) = client.filter(|_| !plan.pieces.is_empty()) {
+            complete(edge, &object, rules.completion, kept.as_ref(), client);
+        }
     }
-    if let Some(client) = client.filter(|_| !plan.pieces.is_empty() && !object.rep.is_complete()) {
-        complete(edge, &object, kept.as_ref(), client);
-    }
-    let policy = object.project.rules(&object.target).policy;
-    let plan = plan.by_cache(&object.head, now, &policy, &edge.me, &status);
+    let fresh = object.head.freshness(now, &rules.policy);
+    let plan = plan.by_cache(&object.head, &fresh, &rules.policy, &edge.me, &status);
     let filled = kept.is_some();
-    let length = plan.pieces.iter().map(http_cache::Piece::length).fold(0u64, u64::saturating_add);
-    let body = if plan.pieces.is_empty() {
-        Body::empty()
-    } else {
-        let delivery = Delivery {
-            edge: Arc::clone(edge),
-            object,
-            pieces: plan.pieces.into(),
-            reader: kept,
-            past: None,
-            reading: None,
-            sent: edge.counters.sent.clone(),
-        };
-        Body::stream(delivery, Some(length))
+    let body = match at_once(edge, &object, &plan.pieces) {
+        Some(body) => body,
+        None => {
+            let lengths = plan.pieces.iter().map(http_cache::Piece::length);
+            let length = lengths.fold(0u64, u64::saturating_add);
+            let delivery = Delivery {
+                edge: Arc::clone(edge),
+                object,
+                pieces: plan.pieces.into(),
+                reader: kept,
+                past: None,
+                reading: None,
+                sent: edge.counters.sent.clone(),
+            };
+            Body::stream(delivery, Some(length))
+        }
     };
     let mut response = Response::new(body);
     *response.status_mut() = plan.status;
@@ -91,10 +103,40 @@ pub(crate) async fn deliver(
     Ok(Delivered { response, filled })
 }
 
+/// A body that can be handed over as it is: nothing, what is in memory, or one run of a file. All of
+/// it is held and none of it in doubt.
+fn at_once(edge: &Edge, object: &Object, pieces: &[http_cache::Piece]) -> Option<Body> {
+    let range = match pieces {
+        [] => return Some(Body::empty()),
+        [http_cache::Piece::Content(range)] => range.clone(),
+        _ => return None,
+    };
+    let (rep, len) = (&object.rep, range.end.saturating_sub(range.start));
+    if !rep.is_complete() || edge.checks.is_wrong(rep) {
+        return None;
+    }
+    let body = match rep.memory() {
+        Some(memory) => Body::bytes(slice(&memory, range)),
+        None if rep.wants_memory() || len > EXTENT_BYTES_MAX => return None,
+        None => {
+            let extent = rep.extent(range.start, len).filter(|extent| extent.len == len)?;
+            Body::file(extent.into())
+        }
+    };
+    edge.counters.sent.inc_by(len);
+    Some(body)
+}
+
 /// Begins the completion of what is held in part, when it is due.
-fn complete(edge: &Arc<Edge>, object: &Arc<Object>, reader: Option<&Reader>, client: Network) {
-    let due = match object.project.rules(&object.target).completion {
-        Completion::Popular => edge.audience.note(object, client),
+fn complete(
+    edge: &Arc<Edge>,
+    object: &Arc<Object>,
+    how: Completion,
+    reader: Option<&Reader>,
+    client: IpAddr,
+) {
+    let due = match how {
+        Completion::Popular => edge.audience.note(object, edge.audience.network(client)),
         Completion::Complete => reader.is_none(),
         Completion::Demanded => false,
     };
@@ -111,9 +153,6 @@ fn geometry(object: &Object) -> Geometry {
 
 /// The first block that the answer needs and that is not held, up to the last one of its range.
 fn first_missing(object: &Object, plan: &Plan) -> Option<Range<u32>> {
-    if object.rep.is_complete() {
-        return None;
-    }
     let geometry = geometry(object);
     plan.content().find_map(|range| {
         let mut blocks = geometry.touched_by(range);

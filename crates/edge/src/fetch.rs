@@ -14,8 +14,8 @@ use http::{HeaderMap, StatusCode};
 use http_cache::errors::{Meaning, may_replace, meaning};
 use http_cache::hygiene::CDN_LOOP;
 use http_cache::{
-    ContentRange, NoCache, Policy, Request, Selecting, StoredHead, Target, asks_nothing_else,
-    merge_304, range_headers, same_representation, storable,
+    ContentRange, NoCache, Policy, ReadyHead, Request, Selecting, StoredHead, Target,
+    asks_nothing_else, merge_304, range_headers, same_representation, storable,
 };
 use rt::clock;
 use store::Key;
@@ -299,12 +299,11 @@ fn confirmed(edge: &Arc<Edge>, ask: &Ask, head: StoredHead, answer: Answer) -> A
 
 /// The held representation under a newer head.
 fn renewed(edge: &Edge, held: &Object, head: StoredHead) -> Arc<Object> {
-    let bytes = head.to_bytes();
-    let kept = edge.store(&held.key).map(|store| store.set_head(&held.rep, bytes.clone()));
+    let kept = edge.store(&held.key).map(|store| store.set_head(&held.rep, head.to_bytes()));
     if let Some(Err(error)) = kept {
         tracing::warn!(%error, "a confirmed head is not stored; it will be asked for again");
     }
-    Arc::new(held.with_head(head, bytes))
+    Arc::new(held.with_head(head))
 }
 
 fn is_kept(ask: &Ask, answer: &Answer) -> bool {
@@ -447,14 +446,14 @@ async fn create(
     part: Range<u64>,
     early: Vec<Early>,
 ) -> Option<Begun> {
-    let (store, head_bytes) = (edge.store(&key)?, head.to_bytes());
+    let store = edge.store(&key)?;
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
     let (asked_key, selecting) = (ask.key, ask.selecting.clone());
     let (filler, is_doubtful) = (Arc::clone(edge), Arc::clone(&ask.is_doubtful));
     let creation = tokio::task::spawn_blocking(move || {
-        store.create_with(key, head_bytes.clone(), length, |rep| {
-            let rep = Arc::clone(rep);
-            let object = Object { project, target, key, selecting, rep, head, head_bytes };
+        store.create_with(key, head.to_bytes(), length, |rep| {
+            let (rep, head) = (Arc::clone(rep), Arc::new(ReadyHead::new(head, length)));
+            let object = Object { project, target, key, selecting, rep, head };
             filler.memos.clear(&asked_key);
             filler.memos.clear(&key);
             if is_doubtful.load(Relaxed) {

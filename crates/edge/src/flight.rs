@@ -166,9 +166,7 @@ pub(crate) fn join(edge: &Arc<Edge>, ask: Ask) -> Seat {
     let same = match (&current.object, &ask.held) {
         _ if current.key != key => false,
         (None, None) => true,
-        (Some(now), Some(then)) => {
-            Arc::ptr_eq(&now.rep, &then.rep) && now.head_bytes == then.head_bytes
-        }
+        (Some(now), Some(then)) => Arc::ptr_eq(&now.rep, &then.rep) && now.has_head_of(then),
         _ => false,
     };
     if !same {

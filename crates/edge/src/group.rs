@@ -26,7 +26,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use http_cache::hygiene::CDN_LOOP;
-use http_cache::{CacheStatus, Forward, Request, Target};
+use http_cache::{CacheStatus, Forward, Request, StoredHead, Target};
 use model::{Name, Now};
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Metrics, clock};
@@ -40,9 +40,10 @@ use self::machine::{Found, Next, Outcome, Reply, Serving};
 use self::snapshots::Held;
 use crate::answers;
 use crate::counters::Served;
-use crate::deliver::deliver;
+use crate::deliver::{Wanted, deliver};
 use crate::project::Project;
 use crate::purge::Verdict;
+use crate::rules::PathRules;
 use crate::state::{Edge, Object};
 
 /// Questions of one group to masters at a time.
@@ -108,7 +109,7 @@ impl Groups {
 
     /// A request may have changed a member: what snapshots have of it is void (RFC 9111 section 4.4).
     pub(crate) fn handle_changed(&self, project: &Project, target: &Target) {
-        if let Some((name, _)) = project.group_of(target) {
+        if let Some((name, _)) = project.rules(target).group() {
             self.end(project, name);
         }
     }
@@ -266,16 +267,17 @@ impl Running {
     }
 }
 
-/// Answers from the group that the target belongs to. `None`: it belongs to none, or is none that
-/// the group can serve.
+/// Answers from the group that the rules of the target name. `None`: they name none, or it is
+/// nothing that the group can serve.
 pub(crate) async fn answer(
     edge: &Arc<Edge>,
     project: &Arc<Project>,
+    rules: &PathRules,
     request: &Request,
     headers: &HeaderMap,
     peer: SocketAddr,
 ) -> Option<(Response<Body>, Served)> {
-    let (name, step_s) = project.group_of(&request.target)?;
+    let (name, step_s) = rules.group()?;
     // Another edge gets the newest always: it binds its own clients.
     let client = (!headers.contains_key(CDN_LOOP)).then_some(peer);
     let running = running(edge, project, name, step_s);
@@ -303,7 +305,8 @@ pub(crate) async fn answer(
             if serving.mixed {
                 running.figures.mixed.inc();
             }
-            serve(edge, request, serving, step_s, waited).await
+            let wanted = Wanted { request, rules, client: None };
+            serve(edge, wanted, serving, step_s, waited).await
         }
         Reply::Wait => None,
         Reply::Apart(why) => {
@@ -317,7 +320,7 @@ pub(crate) async fn answer(
 /// Answers with one version. `waited`: masters were asked for it.
 async fn serve(
     edge: &Arc<Edge>,
-    request: &Request,
+    wanted: Wanted<'_>,
     serving: Serving<Version>,
     step_s: u32,
     waited: bool,
@@ -336,7 +339,7 @@ async fn serve(
                 (false, false) => Served::Hit,
             };
             let object = Arc::new(presented(&object, serving.tick_ms, step_s));
-            let delivered = deliver(edge, object, request, status, None, None).await.ok()?;
+            let delivered = deliver(edge, object, wanted, clock::now(), status, None).await.ok()?;
             Some((delivered.response, served))
         }
         Held::Missing(code) => Some((missing(edge, code, &status), Served::Negative)),
@@ -353,7 +356,7 @@ fn ttl_s(now: Now, tick_ms: u64, step_s: u32) -> i64 {
 /// With an age and a lifetime that end for all members at the same tick, so that no cache behind this
 /// one takes the group apart.
 fn presented(object: &Object, tick_ms: u64, step_s: u32) -> Object {
-    let mut head = object.head.clone();
+    let mut head = StoredHead::clone(&object.head);
     let headers = &mut head.headers;
     for name in [header::AGE, header::EXPIRES, header::PRAGMA] {
         headers.remove(name);
@@ -363,7 +366,7 @@ fn presented(object: &Object, tick_ms: u64, step_s: u32) -> Object {
         headers.insert(header::CACHE_CONTROL, lifetime);
     }
     (head.request_ms, head.response_ms) = (tick_ms, tick_ms);
-    object.with_head(head, object.head_bytes.clone())
+    object.with_head(head)
 }
 
 /// What the masters did not have when they were asked for the snapshot.

@@ -5,23 +5,25 @@
 //! again when what it joined was for another client alone, or when the object changed before its
 //! answer began.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use fill::Failure;
+use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_cache::errors::{Meaning, meaning};
 use http_cache::{
-    CacheStatus, Forward, NoCache, Policy, Selecting, Served as Why, Step, Target, elements,
-    freshness, key, next_step,
+    CacheStatus, Forward, Freshness, NoCache, Selecting, Served as Why, Step, Target, elements,
+    key, next_step,
 };
+use model::Now;
 use rt::clock;
 use serve::{Body, Client, Handler, RequestBody};
 use store::Key;
 
 use crate::answers;
-use crate::audience::Network;
 use crate::counters::Served;
-use crate::deliver::{Delivered, deliver};
+use crate::deliver::{Delivered, Wanted, deliver};
 use crate::fetch::Ask;
 use crate::flight::{self, How, Outcome, Payload, Seat};
 use crate::group;
@@ -31,6 +33,7 @@ use crate::pass::{may_pass, pass, pass_method};
 use crate::project::Project;
 use crate::purge::Verdict;
 use crate::refusal::Refusal;
+use crate::rules::PathRules;
 use crate::state::{Edge, Object};
 
 /// Health of this edge, on any host.
@@ -76,8 +79,9 @@ async fn admit(
     request: Request<RequestBody>,
     client: Client,
 ) -> Result<Answered, Refusal> {
-    let (method, uri, headers) = (request.method(), request.uri(), request.headers());
-    let host = host_of(request.version(), uri, headers).ok_or(Refusal::BadHost)?;
+    let (parts, body) = request.into_parts();
+    let Parts { method, uri, version, headers, .. } = &parts;
+    let host = host_of(*version, uri, headers).ok_or(Refusal::BadHost)?;
     let projects = edge.projects.load();
     if projects.generation == 0 {
         return Err(Refusal::NoNodeMap);
@@ -101,12 +105,17 @@ async fn admit(
         }
         let target = project.reduce(Target::of(uri).map_err(Refusal::BadTarget)?);
         let host = host.to_owned();
-        return Ok(pass_method(edge, &project, &host, &target, request).await);
+        let request = Request::from_parts(parts, body);
+        return Ok(Box::pin(pass_method(edge, &project, &host, &target, request)).await);
     }
     let mut parsed = http_cache::Request::parse(method, uri, headers)?;
     parsed.target = project.reduce(parsed.target);
-    if let Some(answered) = group::answer(edge, &project, &parsed, headers, client.address).await {
-        return Ok(answered);
+    let rules = Arc::clone(project.rules(&parsed.target));
+    if rules.group().is_some() {
+        let of_group = group::answer(edge, &project, &rules, &parsed, headers, client.address);
+        if let Some(answered) = Box::pin(of_group).await {
+            return Ok(answered);
+        }
     }
     let base = Key(key(&project.name, &parsed.target));
     let mut asked = Asked {
@@ -114,12 +123,12 @@ async fn admit(
         base,
         key: base,
         selecting: Selecting::default(),
-        policy: project.rules(&parsed.target).policy,
+        rules,
         project,
         request: parsed,
-        method: method.clone(),
-        headers: headers.clone(),
-        client: edge.audience.network(client.address.ip()),
+        method: parts.method,
+        headers: parts.headers,
+        client: client.address.ip(),
     };
     Ok(get(&mut asked).await)
 }
@@ -166,13 +175,22 @@ pub(crate) struct Asked<'a> {
     selecting: Selecting,
     pub(crate) request: http_cache::Request,
     /// What the project says of the target.
-    policy: Policy,
+    rules: Arc<PathRules>,
     pub(crate) method: Method,
     pub(crate) headers: HeaderMap,
-    client: Network,
+    client: IpAddr,
 }
 
 impl Asked<'_> {
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { request: &self.request, rules: &self.rules, client: Some(self.client) }
+    }
+
+    /// How fresh an object is for it.
+    fn freshness(&self, object: &Object, now: Now) -> Freshness {
+        object.head.freshness(now, &self.rules.policy)
+    }
+
     /// Looks up what is held.
     async fn look(&mut self) -> Option<Object> {
         let (target, headers) = (&self.request.target, &self.headers);
@@ -228,45 +246,48 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
             break;
         }
     }
-    pass(asked, NoCache::Error).await
+    Box::pin(pass(asked, NoCache::Error)).await
 }
 
+/// A hit goes straight through; all other ways are boxed, so that their states are no part of what
+/// every request carries about.
 async fn round(asked: &mut Asked<'_>) -> Round {
     let now = clock::now();
     let held = asked.look().await.map(Arc::new);
+    let fresh = held.as_deref().map(|held| asked.freshness(held, now)).unwrap_or_default();
     let Asked { edge, project, key, request, .. } = &*asked;
     let memo = edge.memo(project, &request.target, key);
-    let step = next_step(request, held.as_ref().map(|o| &o.head), now, &asked.policy);
+    let known = held.as_deref().map(|held| (&**held.head, &fresh));
+    let step = next_step(request, known, &asked.rules.policy);
     let doubted = memo.suspect || held.as_ref().is_some_and(|o| edge.verdict(o) != Verdict::Keep);
     match (suspicious(step, doubted), held) {
-        (Step::Pass(why), _) => Ok(pass(asked, why).await),
+        (Step::Pass(why), _) => Ok(Box::pin(pass(asked, why)).await),
         (Step::Refuse(_), _) => {
             Ok((Refusal::OnlyIfCached.answer(edge, &asked.method), Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
-            let status =
-                hit(asked, &held, if why == Why::MaxStale { Some("max-stale") } else { None });
-            serve(asked, held, status, Served::Hit).await
+            let status = hit(&fresh, if why == Why::MaxStale { Some("max-stale") } else { None });
+            serve(asked, held, now, status, Served::Hit).await
         }
         (Step::ServeAndRevalidate, Some(held)) => {
             behind(asked, &memo, &held, true);
-            let status = hit(asked, &held, Some("stale-while-revalidate"));
-            serve(asked, held, status, Served::Stale).await
+            let status = hit(&fresh, Some("stale-while-revalidate"));
+            serve(asked, held, now, status, Served::Stale).await
         }
         (Step::Revalidate { stale_on_error: true, .. }, Some(held)) if memo.troubled() => {
             // The masters were away a moment ago: nobody waits for them to be away again.
             behind(asked, &memo, &held, true);
-            let status = hit(asked, &held, Some("stale-on-error"));
-            serve(asked, held, status, Served::Stale).await
+            let status = hit(&fresh, Some("stale-on-error"));
+            serve(asked, held, now, status, Served::Stale).await
         }
         (Step::Revalidate { why, stale_on_error }, Some(held)) => {
             if let Some(word) = memo.pass_held(now) {
-                return Ok(pass(asked, word).await);
+                return Ok(Box::pin(pass(asked, word)).await);
             }
-            fly(asked, Some(held), why, stale_on_error).await
+            Box::pin(fly(asked, Some(held), why, stale_on_error)).await
         }
-        (_, None) => fetch(asked, &memo).await,
-        (Step::Fetch, Some(held)) => fly(asked, Some(held), Forward::Stale, false).await,
+        (_, None) => Box::pin(fetch(asked, &memo)).await,
+        (Step::Fetch, Some(held)) => Box::pin(fly(asked, Some(held), Forward::Stale, false)).await,
     }
 }
 
@@ -303,7 +324,7 @@ fn ask(asked: &Asked<'_>, held: Option<Arc<Object>>, stale_on_error: bool) -> As
         key: asked.key,
         selecting: asked.selecting.clone(),
         request: asked.request.clone(),
-        policy: asked.policy,
+        policy: asked.rules.policy,
         headers: asked.headers.clone(),
         held,
         stale_on_error,
@@ -356,6 +377,7 @@ async fn fly(
         Outcome::Ready(object, ..) if !first && object.key != asked.key => Err(Again::Moved),
         Outcome::Ready(object, how, _) if is_purged(edge, &object, how) => Err(Again::Moved),
         Outcome::Ready(object, how, fwd_status) => {
+            let now = clock::now();
             // A 304 is not stored: it says that what is stored is right.
             let confirmed = fwd_status == Some(StatusCode::NOT_MODIFIED);
             let forwarded = CacheStatus {
@@ -368,8 +390,8 @@ async fn fly(
                 How::Fetched => (forwarded, Served::Miss),
                 How::Revalidated => (forwarded, Served::Revalidated),
                 How::StaleOnError => {
-                    let CacheStatus { ttl_s, detail, .. } =
-                        hit(asked, &object, Some("stale-on-error"));
+                    let fresh = asked.freshness(&object, now);
+                    let CacheStatus { ttl_s, detail, .. } = hit(&fresh, Some("stale-on-error"));
                     (CacheStatus { ttl_s, detail, ..forwarded }, Served::Stale)
                 }
             };
@@ -377,12 +399,8 @@ async fn fly(
                 Some(Payload::Reader(reader)) => Some(reader),
                 _ => early.and_then(|mut reader| reader.try_recv().ok()),
             };
-            finish(
-                asked,
-                deliver(edge, object, &asked.request, status, reader, Some(asked.client)).await,
-                served,
-            )
-            .await
+            let delivered = deliver(edge, object, asked.wanted(), now, status, reader).await;
+            finish(asked, delivered, served).await
         }
         Outcome::Alone | Outcome::Streaming if first => Ok(alone(asked, payload, why).await),
         Outcome::Alone | Outcome::Again | Outcome::Streaming => Err(Again::Alone),
@@ -428,8 +446,14 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
 }
 
 /// Serves what is held.
-async fn serve(asked: &Asked<'_>, held: Arc<Object>, status: CacheStatus, served: Served) -> Round {
-    let result = deliver(asked.edge, held, &asked.request, status, None, Some(asked.client)).await;
+async fn serve(
+    asked: &Asked<'_>,
+    held: Arc<Object>,
+    now: Now,
+    status: CacheStatus,
+    served: Served,
+) -> Round {
+    let result = deliver(asked.edge, held, asked.wanted(), now, status, None).await;
     let filled = served == Served::Hit && result.as_ref().is_ok_and(|d| d.filled);
     finish(asked, result, if filled { Served::Partial } else { served }).await
 }
@@ -441,14 +465,13 @@ async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: S
         // Nothing of the old representation was sent: the client gets the new one.
         Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.
-        Err(Failure::Disk) => Ok(pass(asked, NoCache::Disk).await),
+        Err(Failure::Disk) => Ok(Box::pin(pass(asked, NoCache::Disk)).await),
         Err(why) => Ok(asked.failed(why, "-", Forward::Partial)),
     }
 }
 
 /// `Cache-Status` of what is served without asking.
-fn hit(asked: &Asked<'_>, held: &Object, detail: Option<&'static str>) -> CacheStatus {
-    let fresh = freshness(&held.head, clock::now(), &asked.policy);
+fn hit(fresh: &Freshness, detail: Option<&'static str>) -> CacheStatus {
     let left = |a: u64, b: u64| i64::try_from(a.saturating_sub(b)).unwrap_or(i64::MAX);
     let ttl_s = if fresh.fresh {
         left(fresh.lifetime_s, fresh.age_s)

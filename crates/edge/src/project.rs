@@ -58,7 +58,7 @@ impl Project {
     }
 
     /// What holds for a target.
-    pub(crate) fn rules(&self, target: &Target) -> &PathRules {
+    pub(crate) fn rules(&self, target: &Target) -> &Arc<PathRules> {
         self.rules.of(target)
     }
 
@@ -75,12 +75,6 @@ impl Project {
     /// Whether methods other than GET and HEAD are passed on.
     pub(crate) fn passes_methods(&self) -> bool {
         self.rules.passes_methods
-    }
-
-    /// The group that a target belongs to, and the seconds between two ticks of its grid.
-    pub(crate) fn group_of(&self, target: &Target) -> Option<(&Name, u32)> {
-        let rules = self.rules(target);
-        Some((rules.group.as_ref()?, u32::try_from(rules.policy.ttl_s?).ok()?))
     }
 }
 
@@ -131,8 +125,13 @@ impl Projects {
 
     /// The project that accepts `host` (as in a `Host` field, with or without a port).
     pub(crate) fn of_host(&self, host: &str) -> Option<&Arc<Project>> {
-        let name = without_port(host).to_ascii_lowercase();
-        self.by_host.get(name.strip_suffix('.').unwrap_or(&name)).or(self.any.as_ref())
+        let name = without_port(host);
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let found = match name.bytes().any(|b| b.is_ascii_uppercase()) {
+            false => self.by_host.get(name),
+            true => self.by_host.get(&name.to_ascii_lowercase()),
+        };
+        found.or(self.any.as_ref())
     }
 }
 

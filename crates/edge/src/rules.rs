@@ -1,6 +1,8 @@
 //! What a project says of its objects: which part of a query counts, how long they are fresh, how
 //! much of them is fetched, which of them belong together.
 
+use std::sync::Arc;
+
 use http_cache::{Policy, Target};
 use model::{Completion, Name, Query};
 use nodemap::Glob;
@@ -13,7 +15,14 @@ pub(crate) struct PathRules {
     /// How much of an object is fetched beyond what clients ask for.
     pub(crate) completion: Completion,
     /// The group of objects that are confirmed together.
-    pub(crate) group: Option<Name>,
+    group: Option<Name>,
+}
+
+impl PathRules {
+    /// The group that its objects belong to, and the seconds between two ticks of its grid.
+    pub(crate) fn group(&self) -> Option<(&Name, u32)> {
+        Some((self.group.as_ref()?, u32::try_from(self.policy.ttl_s?).ok()?))
+    }
 }
 
 /// The rules of one project.
@@ -24,9 +33,9 @@ pub(crate) struct Rules {
     /// Whether other methods than GET and HEAD are passed on.
     pub(crate) passes_methods: bool,
     /// In their order: the first that matches holds.
-    paths: Vec<(Glob, PathRules)>,
+    paths: Vec<(Glob, Arc<PathRules>)>,
     /// For all other paths.
-    others: PathRules,
+    others: Arc<PathRules>,
 }
 
 impl Rules {
@@ -50,18 +59,18 @@ impl Rules {
                 completion: path.completion.unwrap_or(others.completion),
                 group: path.group.clone(),
             };
-            (path.glob.clone(), rules)
+            (path.glob.clone(), Arc::new(rules))
         });
         Self {
             query: project.query.clone(),
             passes_methods: project.unsafe_methods,
             paths: paths.collect(),
-            others,
+            others: Arc::new(others),
         }
     }
 
     /// The rules of a target: by its path as it stands in the key, never by its query.
-    pub(crate) fn of(&self, target: &Target) -> &PathRules {
+    pub(crate) fn of(&self, target: &Target) -> &Arc<PathRules> {
         let path = target.path();
         let found = self.paths.iter().find(|(glob, _)| glob.is_match(path));
         found.map_or(&self.others, |(_, rules)| rules)

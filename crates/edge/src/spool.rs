@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fill::Failure;
-use http_cache::{Selecting, StoredHead, Target};
+use http_cache::{ReadyHead, Selecting, StoredHead, Target};
 use rt::metrics::Counter;
 use serve::{BodyError, Piece, Source};
 use store::Key;
@@ -131,14 +131,14 @@ async fn store(edge: &Arc<Edge>, draft: Draft, bytes: Vec<u8>) -> Option<Arc<Obj
     let edge = Arc::clone(edge);
     let storing = tokio::task::spawn_blocking(move || {
         let Draft { project, target, key, selecting, head } = draft;
-        let (head_bytes, length) = (head.to_bytes(), u64::try_from(bytes.len()).ok()?);
+        let length = u64::try_from(bytes.len()).ok()?;
         let (known, name) = (Arc::clone(&project), target.clone());
         let store = edge.store(&key)?;
-        let created = store.create_with(key, head_bytes.clone(), length, |rep| {
-            let rep = Arc::clone(rep);
+        let created = store.create_with(key, head.to_bytes(), length, |rep| {
+            let (rep, head) = (Arc::clone(rep), Arc::new(ReadyHead::new(head, length)));
             let written = if bytes.is_empty() { Ok(()) } else { rep.write_block(0, &bytes) };
             edge.memos.clear(&key);
-            (written, Object { project, target, key, selecting, rep, head, head_bytes })
+            (written, Object { project, target, key, selecting, rep, head })
         });
         match created {
             Ok((_, (Ok(()), object))) => Some(Arc::new(object)),

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use bytes::Bytes;
 use http::HeaderMap;
 use http_cache::vary::{favourite_language, is_in_language};
-use http_cache::{Identity, Selecting, StoredHead, Target, Variants, range_headers};
+use http_cache::{Identity, ReadyHead, Selecting, StoredHead, Target, range_headers};
 use model::Name;
 use rt::{Shutdown, clock};
 use store::{Held, Key, Representation, Store, WriteError};
@@ -23,6 +22,7 @@ use crate::group::Groups;
 use crate::memo::{Memo, Memos};
 use crate::project::{Project, Projects};
 use crate::purge::{Purges, Verdict};
+use crate::reading::Reading;
 use crate::stores::Stores;
 use crate::upstream::Upstream;
 
@@ -88,9 +88,7 @@ pub(crate) struct Object {
     /// Fields of its clients that fills carry: those that chose it, and those the project names.
     pub(crate) selecting: Selecting,
     pub(crate) rep: Arc<Representation>,
-    pub(crate) head: StoredHead,
-    /// The bytes `head` was read from: whether it is still the current one.
-    pub(crate) head_bytes: Bytes,
+    pub(crate) head: Arc<ReadyHead>,
 }
 
 impl Edge {
@@ -221,9 +219,10 @@ impl Edge {
             Some(Held::OnDisk | Held::Absent) | None => Ok(None),
         };
         let mut rep = get(base)?;
-        let record = rep.as_ref().and_then(|rep| Variants::from_bytes(&rep.head()));
+        let mut reading = rep.as_deref().map(Reading::of);
         let (mut key, carried) = (base, &project.request_fields);
-        let selecting = match &record {
+        let record = reading.clone();
+        let selecting = match record.as_deref().and_then(Reading::record) {
             None => Selecting::of(carried, client),
             Some(record) => {
                 key = Key(record.key(&base.0, client));
@@ -233,22 +232,22 @@ impl Edge {
                 {
                     for other in record.by_language() {
                         let found = get(Key(*other))?;
-                        if found.as_ref().is_some_and(|rep| is_spoken(rep, &language)) {
+                        if found.as_deref().is_some_and(|rep| is_spoken(rep, &language)) {
                             (key, rep) = (Key(*other), found);
                             break;
                         }
                     }
                 }
+                reading = rep.as_deref().map(Reading::of);
                 Selecting::of(carried.iter().chain(record.names()), client)
             }
         };
         let right = rep.filter(|rep| !self.checks.is_wrong(rep));
-        let object = right.and_then(|rep| {
-            let head_bytes = rep.head();
-            let head = StoredHead::from_bytes(&head_bytes).ok()?;
+        let object = right.zip(reading).and_then(|(rep, reading)| {
+            let head = Arc::clone(reading.head()?);
             let (project, target) = (Arc::clone(project), target.clone());
             let selecting = selecting.clone();
-            let object = Object { project, target, key, selecting, rep, head, head_bytes };
+            let object = Object { project, target, key, selecting, rep, head };
             if self.verdict(&object) == Verdict::Gone {
                 self.drop_purged(object);
                 return None;
@@ -290,7 +289,7 @@ impl Edge {
 }
 
 fn is_spoken(rep: &Representation, language: &[u8]) -> bool {
-    StoredHead::from_bytes(&rep.head()).is_ok_and(|head| is_in_language(&head.headers, language))
+    Reading::of(rep).head().is_some_and(|head| is_in_language(&head.headers, language))
 }
 
 impl Object {
@@ -300,8 +299,14 @@ impl Object {
         range_headers(&self.head).filter(|_| self.head.has_ranges())
     }
 
+    /// Whether it has the same head as another.
+    pub(crate) fn has_head_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.head, &other.head) || **self.head == **other.head
+    }
+
     /// The same representation under a newer head.
-    pub(crate) fn with_head(&self, head: StoredHead, head_bytes: Bytes) -> Self {
+    pub(crate) fn with_head(&self, head: StoredHead) -> Self {
+        let head = Arc::new(ReadyHead::new(head, self.rep.length()));
         Self {
             project: Arc::clone(&self.project),
             target: self.target.clone(),
@@ -309,7 +314,6 @@ impl Object {
             selecting: self.selecting.clone(),
             rep: Arc::clone(&self.rep),
             head,
-            head_bytes,
         }
     }
 }

@@ -78,6 +78,78 @@ pub(crate) fn digits(value: &[u8]) -> Option<u64> {
     )
 }
 
+/// Adds a member to a list: in the place that is kept for it, which is an empty line, or behind the
+/// others.
+pub(crate) fn add_member(headers: &mut HeaderMap, name: HeaderName, member: HeaderValue) {
+    match headers.get_mut(&name) {
+        Some(place) if place.is_empty() => *place = member,
+        _ => {
+            headers.append(name, member);
+        }
+    }
+}
+
+/// A number as a field value.
+pub(crate) fn number(n: u64) -> HeaderValue {
+    let mut line = Line::default();
+    line.push_number(n);
+    line.value()
+}
+
+/// A short field value being written: on the stack, so that in the end it is one allocation.
+pub(crate) struct Line {
+    bytes: [u8; Self::BYTES_MAX],
+    len: usize,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self { bytes: [0; Self::BYTES_MAX], len: 0 }
+    }
+}
+
+impl Line {
+    /// Longest value; what is more is cut off.
+    pub(crate) const BYTES_MAX: usize = 256;
+    /// Digits of the largest number.
+    const DIGITS_MAX: usize = 20;
+
+    /// Appends text.
+    pub(crate) fn push(&mut self, text: &str) {
+        self.push_bytes(text.as_bytes());
+    }
+
+    fn push_bytes(&mut self, text: &[u8]) {
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let len = text.len().min(room.len());
+        if let (Some(to), Some(from)) = (room.get_mut(..len), text.get(..len)) {
+            to.copy_from_slice(from);
+        }
+        self.len = self.len.saturating_add(len);
+    }
+
+    /// Appends a number in decimal.
+    pub(crate) fn push_number(&mut self, mut n: u64) {
+        let mut digits = [b'0'; Self::DIGITS_MAX];
+        let mut first = Self::DIGITS_MAX;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0'.saturating_add(u8::try_from(n % 10).unwrap_or(0));
+            first = first.saturating_sub(1);
+            n /= 10;
+            if n == 0 {
+                break;
+            }
+        }
+        self.push_bytes(digits.get(first..).unwrap_or_default());
+    }
+
+    /// The value; only printable ASCII is to be written, so this cannot fail.
+    pub(crate) fn value(&self) -> HeaderValue {
+        let bytes = self.bytes.get(..self.len).unwrap_or_default();
+        HeaderValue::from_bytes(bytes).unwrap_or(HeaderValue::from_static("cacheboy"))
+    }
+}
+
 /// An HTTP date in any of its three forms, as unix time in seconds.
 pub(crate) fn date_s(value: &HeaderValue) -> Option<u64> {
     let date = httpdate::parse_http_date(value.to_str().ok()?).ok()?;
@@ -125,6 +197,23 @@ mod tests {
             assert_eq!(seconds(text.as_bytes()), want, "{text}");
         }
         assert_eq!(digits(b"18446744073709551616"), Some(u64::MAX));
+    }
+
+    #[test]
+    fn numbers_are_printed() {
+        for n in [0, 1, 9, 10, 99, 100, 18_446, u64::MAX] {
+            assert_eq!(number(n), n.to_string().as_str());
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_off() {
+        let mut line = Line::default();
+        line.push(&"a".repeat(Line::BYTES_MAX - 1));
+        line.push_number(42);
+        line.push("b");
+        let want = format!("{}4", "a".repeat(Line::BYTES_MAX - 1));
+        assert_eq!(line.value(), want.as_str());
     }
 
     #[test]

@@ -69,7 +69,7 @@ impl Policy {
 }
 
 /// Age and lifetime of a stored response at one moment. Seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freshness {
     /// How long it is fresh, from its age 0 on.
     pub lifetime_s: u64,
@@ -99,46 +99,90 @@ impl Freshness {
     }
 }
 
-/// Age and lifetime now.
-pub fn freshness(stored: &StoredHead, now: Now, policy: &Policy) -> Freshness {
-    let mut d = ResponseDirectives::of(&stored.headers);
-    if policy.lifetime_s(stored.status).is_some() {
-        // Both say how long it may be used, which is the project's to say here.
-        (d.no_cache, d.s_maxage_s) = (false, None);
+/// How a stored response ages: what its head says of that, read once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ageing {
+    status: StatusCode,
+    request_ms: u64,
+    response_ms: u64,
+    directives: ResponseDirectives,
+    /// What `Age` said when it came; `None`: nobody can read it.
+    upstream_s: Option<u64>,
+    /// Its lifetime where no directive and no project gives one.
+    implied_s: u64,
+}
+
+impl Ageing {
+    /// Reads a head.
+    pub fn of(stored: &StoredHead) -> Self {
+        let StoredHead { status, request_ms, response_ms, .. } = *stored;
+        let directives = ResponseDirectives::of(&stored.headers);
+        let upstream_s = upstream_age_s(&stored.headers);
+        let implied_s = implied_s(stored, &directives);
+        Self { status, request_ms, response_ms, directives, upstream_s, implied_s }
     }
-    let lifetime_s = lifetime_s(stored, &d, policy);
-    let age_s = age_s(stored, now);
-    let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < stored.response_ms
-        || upstream_age_s(&stored.headers).is_none();
-    let fresh = lifetime_s > age_s && !doubtful;
-    let stale_for_s = if fresh { 0 } else { age_s.saturating_sub(lifetime_s) };
-    // These forbid staleness outright; s-maxage does so too (section 5.2.2.10), unless the same
-    // response says how long it may be stale.
-    let forbidden = d.must_revalidate || forbids_use(&d, stored.status);
-    let must_revalidate = forbidden || d.s_maxage_s.is_some();
-    let within = |limit_s: Option<u64>, default: bool| match limit_s {
-        Some(limit_s) => !forbidden && stale_for_s <= limit_s,
-        None => !must_revalidate && default,
-    };
-    Freshness {
-        lifetime_s,
-        age_s,
-        held_s: now.wall_ms.saturating_sub(stored.response_ms) / 1000,
-        fresh,
-        stale_for_s,
-        may_serve_stale_on_error: within(d.stale_if_error_s, true),
-        may_serve_while_revalidating: within(
-            d.stale_while_revalidate_s,
-            policy.stale_while_revalidate_s > 0 && stale_for_s <= policy.stale_while_revalidate_s,
-        ),
-        must_revalidate,
-        immutable: d.immutable,
+
+    /// Age and lifetime at a moment.
+    pub fn at(&self, now: Now, policy: &Policy) -> Freshness {
+        let d = &self.directives;
+        let given_s = policy.lifetime_s(self.status);
+        // Both say how long it may be used, which may be the project's to say.
+        let no_cache = d.no_cache && given_s.is_none();
+        let s_maxage_s = d.s_maxage_s.filter(|_| given_s.is_none());
+        // And what only a 304 can bring into a stored head: `no-store`, `private`.
+        let forbids_use = no_cache || d.private || forbids_storing(d, self.status);
+        let lifetime_s = match given_s {
+            _ if forbids_use => 0,
+            // An edge above has the same policy and never gives out more than that; a foreign cache
+            // that does would make everything stale from the start, so its age is not counted.
+            Some(given_s) => {
+                let foreign_s = self.upstream_s.filter(|age_s| *age_s >= given_s);
+                given_s.saturating_add(foreign_s.unwrap_or(0))
+            }
+            None => s_maxage_s.or(d.max_age_s).unwrap_or(self.implied_s),
+        };
+        let age_s = self.age_s(now);
+        let doubtful = now.wall_ms.saturating_add(CLOCK_BACK_MS) < self.response_ms
+            || self.upstream_s.is_none();
+        let fresh = lifetime_s > age_s && !doubtful;
+        let stale_for_s = if fresh { 0 } else { age_s.saturating_sub(lifetime_s) };
+        // These forbid staleness outright; s-maxage does so too (section 5.2.2.10), unless the same
+        // response says how long it may be stale.
+        let forbidden = d.must_revalidate || forbids_use;
+        let must_revalidate = forbidden || s_maxage_s.is_some();
+        let within = |limit_s: Option<u64>, default: bool| match limit_s {
+            Some(limit_s) => !forbidden && stale_for_s <= limit_s,
+            None => !must_revalidate && default,
+        };
+        let while_s = policy.stale_while_revalidate_s;
+        Freshness {
+            lifetime_s,
+            age_s,
+            held_s: now.wall_ms.saturating_sub(self.response_ms) / 1000,
+            fresh,
+            stale_for_s,
+            may_serve_stale_on_error: within(d.stale_if_error_s, true),
+            may_serve_while_revalidating: within(
+                d.stale_while_revalidate_s,
+                while_s > 0 && stale_for_s <= while_s,
+            ),
+            must_revalidate,
+            immutable: d.immutable,
+        }
+    }
+
+    /// Current age in seconds (RFC 9111 section 4.2.3).
+    fn age_s(&self, now: Now) -> u64 {
+        let delay_ms = self.response_ms.saturating_sub(self.request_ms);
+        let resident_ms = now.wall_ms.saturating_sub(self.response_ms);
+        let upstream_s = self.upstream_s.unwrap_or(0);
+        upstream_s.saturating_add(delay_ms.saturating_add(resident_ms) / 1000)
     }
 }
 
-/// `no-cache`, and what only a 304 can bring into a stored head: `no-store`, `private`.
-fn forbids_use(d: &ResponseDirectives, status: StatusCode) -> bool {
-    d.no_cache || d.private || forbids_storing(d, status)
+/// Age and lifetime now.
+pub fn freshness(stored: &StoredHead, now: Now, policy: &Policy) -> Freshness {
+    Ageing::of(stored).at(now, policy)
 }
 
 /// `no-store`; `must-understand` takes its place for who knows the status (section 5.2.2.3).
@@ -148,14 +192,6 @@ pub(crate) fn forbids_storing(d: &ResponseDirectives, status: StatusCode) -> boo
 
 pub(crate) fn is_understood(status: StatusCode) -> bool {
     is_heuristic(status) || matches!(status.as_u16(), 302 | 303 | 307)
-}
-
-/// Current age in seconds (RFC 9111 section 4.2.3).
-pub(crate) fn age_s(stored: &StoredHead, now: Now) -> u64 {
-    let delay_ms = stored.response_ms.saturating_sub(stored.request_ms);
-    let resident_ms = now.wall_ms.saturating_sub(stored.response_ms);
-    let upstream_s = upstream_age_s(&stored.headers).unwrap_or(0);
-    upstream_s.saturating_add(delay_ms.saturating_add(resident_ms) / 1000)
 }
 
 /// What `Age` says; `None` when nobody can tell: it is no number, or a hop doubled it, on two lines or
@@ -171,20 +207,8 @@ fn upstream_age_s(headers: &HeaderMap) -> Option<u64> {
     if members.any(|member| member == first) { None } else { seconds(first) }
 }
 
-/// Freshness lifetime in seconds (RFC 9111 section 4.2.1).
-fn lifetime_s(stored: &StoredHead, d: &ResponseDirectives, policy: &Policy) -> u64 {
-    if forbids_use(d, stored.status) {
-        return 0;
-    }
-    if let Some(ttl_s) = policy.lifetime_s(stored.status) {
-        // An edge above has the same policy and never gives out more than that; a foreign cache
-        // that does would make everything stale from the start, so its age is not counted.
-        let foreign_s = upstream_age_s(&stored.headers).filter(|age_s| *age_s >= ttl_s);
-        return ttl_s.saturating_add(foreign_s.unwrap_or(0));
-    }
-    if let Some(explicit) = d.s_maxage_s.or(d.max_age_s) {
-        return explicit;
-    }
+/// Freshness lifetime in seconds where no directive gives it (RFC 9111 section 4.2.1).
+fn implied_s(stored: &StoredHead, d: &ResponseDirectives) -> u64 {
     let date = single(&stored.headers, DATE).and_then(date_s).unwrap_or(stored.response_ms / 1000);
     // Of doubled lines the first counts; a date that is none means already expired (section 5.3).
     if let Some(expires) = stored.headers.get(EXPIRES).filter(|_| !d.targeted) {
@@ -310,8 +334,8 @@ mod tests {
     fn age_counts_the_delay_of_the_exchange_and_the_stay_here() {
         let mut stored = head(200, &[("age", "100")]);
         stored.request_ms = START.wall_ms - 2_500;
-        assert_eq!(age_s(&stored, START), 102);
-        assert_eq!(age_s(&stored, START.plus_ms(1_500)), 104);
+        assert_eq!(freshness(&stored, START, &Policy::default()).age_s, 102);
+        assert_eq!(freshness(&stored, START.plus_ms(1_500), &Policy::default()).age_s, 104);
     }
 
     #[test]

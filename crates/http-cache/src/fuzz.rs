@@ -123,7 +123,7 @@ fn play(
     assert_eq!(validator(&stored).is_some_and(|v| v.joins()), range_headers(&stored).is_some());
     let held = freshness(&stored, later, &policy);
     assert!(!held.fresh || held.age_s < held.lifetime_s);
-    let _ = next_step(request, Some(&stored), later, &policy).to_string();
+    let _ = next_step(request, Some((&stored, &held)), &policy).to_string();
     let _ = (same_representation(&stored, length, &reply), names_another(&stored, headers));
     if let Some(confirmed) = confirmed_elsewhere(&stored, length, &reply) {
         // Whatever another master calls it, it keeps its name.
@@ -139,7 +139,8 @@ fn play(
         assert!(validator(&merged).is_some() || validator(&stored).is_none());
         let plan = respond(request, &merged, length, later);
         check_plan(request, &plan, length);
-        let signed = plan.by_cache(&merged, later, &policy, &me, &CacheStatus::hit());
+        let fresh = freshness(&merged, later, &policy);
+        let signed = plan.by_cache(&merged, &fresh, &policy, &me, &CacheStatus::hit());
         assert!(signed.headers.contains_key("via"));
     }
 }

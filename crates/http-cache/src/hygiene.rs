@@ -15,7 +15,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue};
 use model::Name;
 
-use crate::fields::elements;
+use crate::fields::{add_member, elements};
+use crate::status::item;
 use crate::vary::Selecting;
 
 /// `CDN-Loop`.
@@ -93,6 +94,7 @@ pub fn asks_nothing_else(client: &HeaderMap, selecting: &Selecting) -> bool {
 #[derive(Clone, Debug)]
 pub struct Identity {
     node: Name,
+    item: String,
     via: HeaderValue,
     cdn_id: HeaderValue,
 }
@@ -106,6 +108,7 @@ impl Identity {
         };
         Self {
             node: node.clone(),
+            item: item(node.as_str()),
             via: value(format!("1.1 {node}")),
             cdn_id: value(format!("cacheboy-{node}")),
         }
@@ -114,6 +117,11 @@ impl Identity {
     /// The node's name.
     pub fn node(&self) -> &Name {
         &self.node
+    }
+
+    /// The name as an item of structured fields.
+    pub(crate) fn item(&self) -> &str {
+        &self.item
     }
 
     /// Whether `CDN-Loop` of a request names us, or cannot be ours: answer 508 (RFC 8586
@@ -130,7 +138,7 @@ impl Identity {
 
     /// Appends our member to `Via` (of a request or response).
     pub fn add_via(&self, headers: &mut HeaderMap) {
-        headers.append(VIA, self.via.clone());
+        add_member(headers, VIA, self.via.clone());
     }
 }
 

@@ -16,7 +16,8 @@
 //!    [`confirmed_elsewhere`] from the answer of a master that names the same content otherwise.
 //! 8. [`freshness`]: how old it is, how long it may be used.
 //! 9. [`validator`]: entity tags and dates, and the preconditions sent upstream.
-//! 10. [`respond`]: the answer to the client from what is held: preconditions, then [`range`]s.
+//! 10. [`respond`]: the answer to the client from what is held: preconditions, then [`range`]s;
+//!     [`ready`]: what of it can be worked out once.
 //! 11. [`status`]: `Cache-Status` and `Proxy-Status`.
 //! 12. [`errors`]: what an upstream's error means for what is held; [`invalidated`]: what a
 //!     successful POST or PUT does.
@@ -44,6 +45,7 @@ pub mod hygiene;
 mod invalidation;
 pub mod merge;
 pub mod range;
+pub mod ready;
 pub mod reply;
 pub mod request;
 pub mod respond;
@@ -63,12 +65,13 @@ pub use agree::{
 };
 pub use digest::repr_sha256;
 pub use fields::elements;
-pub use freshness::{Freshness, Policy, freshness};
+pub use freshness::{Ageing, Freshness, Policy, freshness};
 pub use fuzz::fuzz_headers;
 pub use hygiene::{Identity, asks_nothing_else};
 pub use invalidation::{answers_get, invalidated};
 pub use merge::merge_304;
 pub use range::ByteRanges;
+pub use ready::ReadyHead;
 pub use reply::{ContentRange, Reply, same_representation};
 pub use request::{Request, RequestError};
 pub use respond::{Piece, Plan, respond};

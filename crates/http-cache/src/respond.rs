@@ -13,7 +13,8 @@ use model::Now;
 use sha2::{Digest, Sha256};
 
 use crate::directives::set_lifetime;
-use crate::freshness::{Policy, age_s, freshness};
+use crate::fields::number;
+use crate::freshness::{Freshness, Policy};
 use crate::hygiene::Identity;
 use crate::range::{Resolved, span};
 use crate::request::Request;
@@ -62,12 +63,13 @@ impl Plan {
         })
     }
 
-    /// Adds what a cache adds and an origin does not: `Age`, `Via`, `Cache-Status`. Where the
-    /// project gives the lifetime, clients are told that one: none uses it for longer than we do.
+    /// Adds what a cache adds and an origin does not: `Age`, `Via`, `Cache-Status`. `fresh`: what is
+    /// stored, now. Where the project gives the lifetime, clients are told that one: none uses it for
+    /// longer than we do.
     pub fn by_cache(
         mut self,
         stored: &StoredHead,
-        now: Now,
+        fresh: &Freshness,
         policy: &Policy,
         me: &Identity,
         cache_status: &CacheStatus,
@@ -75,9 +77,9 @@ impl Plan {
         let own_error = matches!(self.status.as_u16(), 412 | 416) && self.status != stored.status;
         if !own_error {
             if policy.lifetime_s(stored.status).is_some() {
-                set_lifetime(&mut self.headers, freshness(stored, now, policy).lifetime_s);
+                set_lifetime(&mut self.headers, fresh.lifetime_s);
             }
-            self.headers.insert(AGE, HeaderValue::from(age_s(stored, now)));
+            self.headers.insert(AGE, number(fresh.age_s));
         }
         me.add_via(&mut self.headers);
         cache_status.add(&mut self.headers, me);
@@ -89,6 +91,17 @@ impl Plan {
 /// the fields that only a cache adds: a master uses this as it is. `now` only varies the boundary
 /// of several parts.
 pub fn respond(request: &Request, stored: &StoredHead, length: u64, now: Now) -> Plan {
+    respond_with(request, stored, length, now, || whole_fields(stored, length))
+}
+
+/// The same; `fields` gives those of an answer with the whole.
+pub(crate) fn respond_with(
+    request: &Request,
+    stored: &StoredHead,
+    length: u64,
+    now: Now,
+    fields: impl Fn() -> HeaderMap,
+) -> Plan {
     // Preconditions and ranges speak of content that there is (RFC 9110 section 13.2.1).
     if stored.status.is_success() {
         match request.preconditions.evaluate(stored) {
@@ -99,29 +112,32 @@ pub fn respond(request: &Request, stored: &StoredHead, length: u64, now: Now) ->
     }
     let range = request.range.as_ref().filter(|_| stored.has_ranges() && !request.head);
     let range = range.filter(|_| request.if_range.as_ref().is_none_or(|c| c.holds(stored)));
+    let whole = || {
+        let has_body = !request.head && length > 0;
+        let pieces = if has_body { vec![Piece::Content(0..length)] } else { Vec::new() };
+        Plan { status: stored.status, headers: fields(), pieces }
+    };
     match range.map_or(Resolved::Whole, |r| r.resolve(length)) {
-        Resolved::Whole => whole(request, stored, length),
+        Resolved::Whole => whole(),
         Resolved::Unsatisfiable => unsatisfiable(length),
         Resolved::Parts(parts) => match parts.as_slice() {
-            [one] => single_part(stored, one, length),
-            _ => multipart(stored, &parts, length, now)
-                .unwrap_or_else(|| whole(request, stored, length)),
+            [one] => single_part(partial(fields()), one, length),
+            _ => multipart(stored, &parts, length, now, partial(fields())).unwrap_or_else(whole),
         },
     }
 }
 
-fn whole(request: &Request, stored: &StoredHead, length: u64) -> Plan {
+/// The fields of an answer with the whole.
+pub(crate) fn whole_fields(stored: &StoredHead, length: u64) -> HeaderMap {
     let mut headers = stored.headers.clone();
     if stored.has_ranges() {
         headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     }
     // No length where there is no content at all (RFC 9110 section 8.6).
     if !matches!(stored.status.as_u16(), 204 | 304) {
-        headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        headers.insert(CONTENT_LENGTH, number(length));
     }
-    let pieces =
-        if request.head || length == 0 { Vec::new() } else { vec![Piece::Content(0..length)] };
-    Plan { status: stored.status, headers, pieces }
+    headers
 }
 
 /// A 304 has what a 200 would have of these: validators, caching, and nothing that describes
@@ -160,31 +176,26 @@ fn unsatisfiable(length: u64) -> Plan {
 /// An answer that says something of this request only: nobody may keep it.
 fn own_error(status: StatusCode) -> Plan {
     let mut headers = HeaderMap::new();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(0));
+    headers.insert(CONTENT_LENGTH, number(0));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Plan { status, headers, pieces: Vec::new() }
 }
 
-fn partial_headers(stored: &StoredHead) -> HeaderMap {
-    let mut headers = stored.headers.clone();
+/// Of the fields of the whole, those that are of a part too.
+fn partial(mut headers: HeaderMap) -> HeaderMap {
     drop_message_digests(StatusCode::PARTIAL_CONTENT, &mut headers);
-    headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers
 }
 
 /// A 206 with one range. It has all fields of the 200 even after `If-Range`, where fewer would do:
 /// clients that resume take the file's time from them.
-fn single_part(stored: &StoredHead, part: &Range<u64>, length: u64) -> Plan {
-    let mut headers = partial_headers(stored);
+fn single_part(mut headers: HeaderMap, part: &Range<u64>, length: u64) -> Plan {
     if let Ok(value) = HeaderValue::from_str(&content_range(part, length)) {
         headers.insert(CONTENT_RANGE, value);
     }
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(span(part)));
-    Plan {
-        status: StatusCode::PARTIAL_CONTENT,
-        headers,
-        pieces: vec![Piece::Content(part.clone())],
-    }
+    headers.insert(CONTENT_LENGTH, number(span(part)));
+    let pieces = vec![Piece::Content(part.clone())];
+    Plan { status: StatusCode::PARTIAL_CONTENT, headers, pieces }
 }
 
 fn content_range(part: &Range<u64>, length: u64) -> String {
@@ -192,7 +203,13 @@ fn content_range(part: &Range<u64>, length: u64) -> String {
 }
 
 /// A 206 with several ranges (RFC 9110 section 14.6); `None` when its length does not fit.
-fn multipart(stored: &StoredHead, parts: &[Range<u64>], length: u64, now: Now) -> Option<Plan> {
+fn multipart(
+    stored: &StoredHead,
+    parts: &[Range<u64>],
+    length: u64,
+    now: Now,
+    mut headers: HeaderMap,
+) -> Option<Plan> {
     let boundary = boundary(stored, now);
     let kind = stored.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
     let mut pieces = Vec::with_capacity(parts.len().saturating_mul(2).saturating_add(1));
@@ -212,11 +229,10 @@ fn multipart(stored: &StoredHead, parts: &[Range<u64>], length: u64, now: Now) -
     }
     pieces.push(Piece::Framing(format!("\r\n--{boundary}--\r\n").into()));
     let total = pieces.iter().try_fold(0u64, |sum, p| sum.checked_add(p.length()))?;
-    let mut headers = partial_headers(stored);
     headers.remove(CONTENT_RANGE);
     let kind = format!("multipart/byteranges; boundary={boundary}");
     headers.insert(CONTENT_TYPE, HeaderValue::from_str(&kind).ok()?);
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(total));
+    headers.insert(CONTENT_LENGTH, number(total));
     Some(Plan { status: StatusCode::PARTIAL_CONTENT, headers, pieces })
 }
 
@@ -234,6 +250,7 @@ fn boundary(stored: &StoredHead, now: Now) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::freshness::freshness;
     use crate::testing::{START, fields, head};
     use http::Method;
 
@@ -375,9 +392,10 @@ mod tests {
         let mut stored = iso();
         stored.headers.append("via", HeaderValue::from_static("1.1 parent"));
         let now = START.plus_ms(5_000);
-        let signed = |plan: Plan| {
-            plan.by_cache(&stored, now, &Policy::default(), &me, &CacheStatus::hit()).headers
-        };
+        let policy = Policy::default();
+        let fresh = freshness(&stored, now, &policy);
+        let signed =
+            |plan: Plan| plan.by_cache(&stored, &fresh, &policy, &me, &CacheStatus::hit()).headers;
         let headers = signed(plan(Method::GET, &[], &stored, 10));
         assert_eq!(headers["age"], "5");
         let via: Vec<_> = headers.get_all("via").iter().collect();

@@ -4,6 +4,7 @@
 use http::header::HeaderName;
 use http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::fields::{Line, add_member};
 use crate::hygiene::Identity;
 
 /// `Cache-Status`.
@@ -80,37 +81,42 @@ impl CacheStatus {
 
     /// Our member of the list.
     pub fn header(&self, me: &Identity) -> HeaderValue {
-        let mut out = item(me.node().as_str());
+        let mut line = Line::default();
+        line.push(me.item());
         if self.hit {
-            out.push_str("; hit");
+            line.push("; hit");
         }
         if let Some(fwd) = self.fwd {
-            out.push_str("; fwd=");
-            out.push_str(fwd.as_str());
+            line.push("; fwd=");
+            line.push(fwd.as_str());
         }
         if let Some(status) = self.fwd_status {
-            out.push_str("; fwd-status=");
-            out.push_str(status.as_str());
+            line.push("; fwd-status=");
+            line.push(status.as_str());
         }
         if self.stored {
-            out.push_str("; stored");
+            line.push("; stored");
         }
         if self.collapsed {
-            out.push_str("; collapsed");
+            line.push("; collapsed");
         }
         if let Some(ttl_s) = self.ttl_s {
-            out.push_str(&format!("; ttl={ttl_s}"));
+            line.push(if ttl_s < 0 { "; ttl=-" } else { "; ttl=" });
+            line.push_number(ttl_s.unsigned_abs());
         }
         if let Some(word) = self.detail {
-            out.push_str("; detail=");
-            out.push_str(&item(word));
+            line.push("; detail=");
+            match is_token(word) {
+                true => line.push(word),
+                false => line.push(&string(word)),
+            }
         }
-        value(&out)
+        line.value()
     }
 
-    /// Appends our member to a response.
+    /// Adds our member to a response.
     pub fn add(&self, headers: &mut HeaderMap, me: &Identity) {
-        headers.append(CACHE_STATUS, self.header(me));
+        add_member(headers, CACHE_STATUS, self.header(me));
     }
 }
 
@@ -247,7 +253,7 @@ pub fn proxy_status(
     next_hop: Option<&str>,
     details: Option<&str>,
 ) -> HeaderValue {
-    let mut out = format!("{}; error={}", item(me.node().as_str()), error.as_str());
+    let mut out = format!("{}; error={}", me.item(), error.as_str());
     if let Some(hop) = next_hop {
         out.push_str("; next-hop=");
         out.push_str(&item(hop));
@@ -260,10 +266,14 @@ pub fn proxy_status(
 }
 
 /// A structured-field token where the text is one, else a string (RFC 8941 section 3.3).
-fn item(text: &str) -> String {
+pub(crate) fn item(text: &str) -> String {
+    if is_token(text) { text.to_owned() } else { string(text) }
+}
+
+fn is_token(text: &str) -> bool {
     let first = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '*');
     let rest = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~:/".contains(&b);
-    if first && text.bytes().all(rest) { text.to_owned() } else { string(text) }
+    first && text.bytes().all(rest)
 }
 
 /// A structured-field string: printable ASCII; other characters become `?`.

@@ -3,10 +3,9 @@
 use std::fmt;
 
 use http::header::VARY;
-use model::Now;
 
 use crate::fields::elements;
-use crate::freshness::{Freshness, Policy, freshness};
+use crate::freshness::{Freshness, Policy};
 use crate::request::Request;
 use crate::status::Forward;
 use crate::storable::NoCache;
@@ -81,14 +80,13 @@ impl fmt::Display for Step {
     }
 }
 
-/// Decides by the request, what is held and the time.
+/// Decides by the request, and by what is held and how fresh it is now.
 pub fn next_step(
     request: &Request,
-    stored: Option<&StoredHead>,
-    now: Now,
+    held: Option<(&StoredHead, &Freshness)>,
     policy: &Policy,
 ) -> Step {
-    let Some(stored) = stored else {
+    let Some((stored, fresh)) = held else {
         return if request.directives.only_if_cached {
             Step::Refuse(Refusal::OnlyIfCached)
         } else if request.authorized {
@@ -103,8 +101,7 @@ pub fn next_step(
         // What is held has no coding, and its master chooses by this field.
         return Step::Pass(NoCache::ContentEncoding);
     }
-    let held = freshness(stored, now, policy);
-    if held.fresh { step_fresh(request, &held, policy) } else { step_stale(request, &held) }
+    if fresh.fresh { step_fresh(request, fresh, policy) } else { step_stale(request, fresh) }
 }
 
 fn is_accept_encoding(name: &[u8]) -> bool {
@@ -147,6 +144,7 @@ fn step_stale(request: &Request, held: &Freshness) -> Step {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::freshness::freshness;
     use crate::testing::{START, fields, head};
     use http::Method;
 
@@ -154,8 +152,9 @@ mod tests {
         let headers = fields(&[("cache-control", client)]);
         let request = Request::parse(&Method::GET, &"/".parse().unwrap(), &headers).unwrap();
         let stored = head(200, &[("cache-control", stored), ("etag", "\"a\"")]);
-        let now = START.plus_ms(after_s * 1000);
-        next_step(&request, Some(&stored), now, &Policy::default()).to_string()
+        let policy = Policy::default();
+        let fresh = freshness(&stored, START.plus_ms(after_s * 1000), &policy);
+        next_step(&request, Some((&stored, &fresh)), &policy).to_string()
     }
 
     #[test]
@@ -214,7 +213,7 @@ mod tests {
         ] {
             let request =
                 Request::parse(&Method::GET, &"/".parse().unwrap(), &fields(list)).unwrap();
-            let got = next_step(&request, None, START, &Policy::default()).to_string();
+            let got = next_step(&request, None, &Policy::default()).to_string();
             assert_eq!(got, want, "{list:?}");
         }
     }
@@ -225,7 +224,8 @@ mod tests {
         let request = Request::parse(&Method::GET, &"/".parse().unwrap(), &headers).unwrap();
         let stored = head(200, &[("cache-control", "max-age=600")]);
         let policy = Policy { reload_min_age_s: 0, ..Policy::default() };
-        let got = next_step(&request, Some(&stored), START, &policy).to_string();
+        let fresh = freshness(&stored, START, &policy);
+        let got = next_step(&request, Some((&stored, &fresh)), &policy).to_string();
         assert_eq!(got, "revalidate request stale-on-error");
     }
 }

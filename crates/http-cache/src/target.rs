@@ -11,6 +11,8 @@
 //! Everything else distinguishes: case, doubled slashes, `+` and `%20`, `%2F` and `/`, a bare `?`,
 //! the order of a query. What of a query counts at all is the project's choice ([`Target::reduced`]).
 
+use std::sync::Arc;
+
 use http::Uri;
 use model::{Name, Query};
 use sha2::{Digest, Sha256};
@@ -21,9 +23,9 @@ pub type Key = [u8; 16];
 /// A normalised request target in origin form: path and, if there was one, `?` and query.
 ///
 /// It is both what is hashed into the key and what is sent upstream, so that no spelling can be
-/// asked for under another's key.
+/// asked for under another's key. Copies share their memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Target(String);
+pub struct Target(Arc<str>);
 
 /// Why a target was refused; the client gets 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,6 +76,9 @@ impl Target {
         if path.first() != Some(&b'/') {
             return Err(TargetError::Form);
         }
+        if let Some(same) = as_it_stands(path, query) {
+            return Ok(Self(same));
+        }
         let mut out = resolved(&unified(path, b"/:@")?);
         if out.split('/').any(climbs) {
             return Err(TargetError::Hidden);
@@ -82,7 +87,7 @@ impl Target {
             out.push('?');
             out.push_str(&unified(query, b"/:@?")?);
         }
-        if out.len() > Self::LENGTH_MAX { Err(TargetError::TooLong) } else { Ok(Self(out)) }
+        if out.len() > Self::LENGTH_MAX { Err(TargetError::TooLong) } else { Ok(Self(out.into())) }
     }
 
     /// What a project lets count of it: without a query, or with these parameters alone, in the
@@ -90,10 +95,13 @@ impl Target {
     /// `=`; names are compared after steps 1 to 3.
     #[must_use]
     pub fn reduced(self, policy: &Query) -> Self {
+        if *policy == Query::Keep {
+            return self;
+        }
         let Some((path, query)) = self.0.split_once('?') else { return self };
         let mut out = path.to_owned();
         match policy {
-            Query::Keep => return self,
+            Query::Keep => {}
             Query::Drop => {}
             Query::Only(names) => {
                 let mut mark = '?';
@@ -107,7 +115,7 @@ impl Target {
                 }
             }
         }
-        Self(out)
+        Self(out.into())
     }
 
     /// Path and query.
@@ -117,7 +125,7 @@ impl Target {
 
     /// The path alone.
     pub fn path(&self) -> &str {
-        self.0.split_once('?').map_or(self.0.as_str(), |(path, _)| path)
+        self.0.split_once('?').map_or(&*self.0, |(path, _)| path)
     }
 
     /// The query alone, without `?`; `Some("")` for a bare `?`.
@@ -140,6 +148,23 @@ pub fn key(project: &Name, target: &Target) -> Key {
     key
 }
 
+/// A path without a query that is normalised already, as nearly all are: nothing in it is encoded or
+/// would have to be, and no segment begins with a dot.
+fn as_it_stands(path: &[u8], query: Option<&[u8]>) -> Option<Arc<str>> {
+    if query.is_some() {
+        return None;
+    }
+    let mut before = 0;
+    for byte in path {
+        let is_plain = is_unreserved(*byte) || stands_in_path(*byte);
+        if !is_plain || (*byte == b'.' && before == b'/') {
+            return None;
+        }
+        before = *byte;
+    }
+    str::from_utf8(path).ok().map(Arc::from)
+}
+
 /// Steps 1 to 3: one spelling for each character.
 fn unified(text: &[u8], extra: &[u8]) -> Result<String, TargetError> {
     let mut out = String::with_capacity(text.len());
@@ -156,7 +181,7 @@ fn unified(text: &[u8], extra: &[u8]) -> Result<String, TargetError> {
                 }
             }
             0..=b' ' | b'#' | 0x7f => return Err(TargetError::Form),
-            b if is_unreserved(b) || b"!$&'()*+,;=".contains(&b) || extra.contains(&b) => {
+            b if is_unreserved(b) || is_sub_delimiter(b) || extra.contains(&b) => {
                 out.push(char::from(b));
             }
             b => push_encoded(&mut out, b),
@@ -196,8 +221,16 @@ fn climbs(segment: &str) -> bool {
     segment.contains('%') && segment.replace("%5C", "%2F").split("%2F").any(|s| s == "..")
 }
 
+fn is_sub_delimiter(b: u8) -> bool {
+    matches!(b, b'!' | b'$' | b'&'..=b',' | b';' | b'=')
+}
+
+fn stands_in_path(b: u8) -> bool {
+    is_sub_delimiter(b) || matches!(b, b'/' | b':' | b'@')
+}
+
 fn is_unreserved(b: u8) -> bool {
-    b.is_ascii_alphanumeric() || b"-._~".contains(&b)
+    b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
 }
 
 fn hex_value(b: u8) -> Option<u8> {
@@ -238,6 +271,8 @@ mod tests {
             ("/a//b", "/a//b"),
             ("/a//../b", "/a/b"),
             ("/a...", "/a..."),
+            ("/.a/..b", "/.a/..b"),
+            ("/a:@!$&'()*+,;=", "/a:@!$&'()*+,;="),
             ("/a?", "/a?"),
             ("/a?b/../c?d%2e", "/a?b/../c?d."),
             ("/a?{%7b", "/a?%7B%7B"),

@@ -218,6 +218,13 @@ impl Variants {
         has_room
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn memory_bytes(&self) -> usize {
+        let names = self.names.len().saturating_mul(size_of::<HeaderName>());
+        let keys = self.keys.len().saturating_mul(size_of::<Key>());
+        size_of::<Self>().saturating_add(names).saturating_add(keys)
+    }
+
     /// The bytes to keep.
     pub fn to_bytes(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(64);

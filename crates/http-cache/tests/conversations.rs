@@ -155,7 +155,9 @@ impl Edge {
             self.answer = Some(own_answer(status));
             return Ok(());
         }
-        let step = next_step(&request, held.map(|(h, _)| h), self.now, &self.policy);
+        let held = held.map(|(head, _)| (head, freshness(head, self.now, &self.policy)));
+        let held = held.as_ref().map(|(head, fresh)| (*head, fresh));
+        let step = next_step(&request, held, &self.policy);
         self.decided = Some(step.to_string());
         self.asking = Some(Asking { client, request, base, key, selecting, step, since: self.now });
         match step {
@@ -202,9 +204,10 @@ impl Edge {
     /// Answers from what is held.
     fn serve(&mut self, mut status: CacheStatus) -> Result<(), String> {
         let (stored, length) = self.current()?;
-        status.ttl_s = Some(freshness(stored, self.now, &self.policy).ttl_s());
+        let fresh = freshness(stored, self.now, &self.policy);
+        status.ttl_s = Some(fresh.ttl_s());
         let plan = respond(&self.asking()?.request, stored, *length, self.now);
-        self.answer = Some(plan.by_cache(stored, self.now, &self.policy, &self.me, &status).into());
+        self.answer = Some(plan.by_cache(stored, &fresh, &self.policy, &self.me, &status).into());
         Ok(())
     }
 

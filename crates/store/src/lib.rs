@@ -79,7 +79,7 @@ pub use disk::{Disk, Entry, Lock};
 pub use load::Held;
 pub use names::Key;
 pub use recover::OpenError;
-pub use representation::{Extent, Representation};
+pub use representation::{Extent, Reading, Representation};
 pub use scrub::Scrubbed;
 pub use shared::WriteError;
 pub use store::{Params, Store, Usage};

@@ -112,19 +112,33 @@ impl Live {
         }
     }
 
+    /// Whether there is memory for so many bytes more.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.bytes().saturating_add(bytes) <= self.bytes_max
+    }
+
     /// Counts more memory for one; `false`: it is not here any more, or there is no memory left.
     pub(crate) fn grow(&self, rep: &Representation, bytes: u64) -> bool {
-        if self.bytes().saturating_add(bytes) > self.bytes_max {
+        if !self.has_room(bytes) {
             return false;
         }
         let shard = self.read(rep.key());
-        let is_here =
-            shard.get(rep.key()).is_some_and(|found| std::ptr::eq(Arc::as_ptr(found), rep));
+        let is_here = is_in(&shard, rep);
         if is_here {
             rep.count_more(bytes);
             self.bytes.fetch_add(bytes, Relaxed);
         }
         is_here
+    }
+
+    /// Takes back what [`Self::grow`] counted for one.
+    pub(crate) fn shrink(&self, rep: &Representation, bytes: u64) {
+        let shard = self.read(rep.key());
+        // One that has left was counted out with all it had.
+        if is_in(&shard, rep) {
+            rep.count_less(bytes);
+            self.bytes.fetch_sub(bytes, Relaxed);
+        }
     }
 
     /// Lets go of what was not asked for lately until the memory suffices. What cannot be loaded
@@ -190,6 +204,11 @@ impl Live {
         let Key([.., last]) = *key;
         &self.shards[usize::from(last) % SHARDS]
     }
+}
+
+/// Whether exactly this one is there.
+fn is_in(shard: &Shard, rep: &Representation) -> bool {
+    shard.get(rep.key()).is_some_and(|found| std::ptr::eq(Arc::as_ptr(found), rep))
 }
 
 /// Takes the one number that a [`Key`] writes.

@@ -112,6 +112,11 @@ impl PackedBody {
         lock(&self.state).memory.clone()
     }
 
+    pub(crate) fn sound_memory(&self) -> Option<Bytes> {
+        let state = lock(&self.state);
+        if state.in_doubt { None } else { state.memory.clone() }
+    }
+
     pub(crate) fn wants_memory(&self) -> bool {
         let state = lock(&self.state);
         state.memory.is_none() && state.at.is_some()

@@ -7,6 +7,7 @@
 //! does not find it, those who hold it still read it); dropped: its files become remains. Between
 //! uses it may leave memory and be loaded again.
 
+use std::any::Any;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -34,12 +35,24 @@ pub struct Representation {
     pub(crate) place: Place,
     pub(crate) length: u64,
     pub(crate) block_bytes: u32,
-    head: RwLock<Bytes>,
+    head: RwLock<Head>,
     pub(crate) body: Body,
     marks: AtomicU8,
     dirty: AtomicBool,
     /// Bytes of memory that it is counted with.
     counted: AtomicU64,
+}
+
+/// The opaque head, and what its user has made of it.
+struct Head {
+    bytes: Bytes,
+    reading: Option<Arc<dyn Reading>>,
+}
+
+/// What a user of the store has made of a head, kept beside it ([`Representation::read_head`]).
+pub trait Reading: Any + Send + Sync {
+    /// Bytes of memory that it takes.
+    fn memory_bytes(&self) -> usize;
 }
 
 pub(crate) enum Body {
@@ -77,7 +90,7 @@ impl Representation {
             place,
             length,
             block_bytes,
-            head: RwLock::new(head),
+            head: RwLock::new(Head { bytes: head, reading: None }),
             body,
             marks: AtomicU8::new(0),
             dirty: AtomicBool::new(false),
@@ -92,7 +105,42 @@ impl Representation {
 
     /// The opaque head given at creation or by the last [`crate::Store::set_head`].
     pub fn head(&self) -> Bytes {
-        self.head.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.head.read().unwrap_or_else(PoisonError::into_inner).bytes.clone()
+    }
+
+    /// What `read` makes of the head. It is kept for the next time, until there is another head, when
+    /// the representation is asked for often and there is memory to spare; so there is one type of
+    /// readings for a store, and `read` depends on nothing but the head and the length.
+    pub fn read_head<T: Reading>(&self, read: impl FnOnce(Bytes) -> T) -> Arc<T> {
+        let bytes = {
+            let head = self.head.read().unwrap_or_else(PoisonError::into_inner);
+            let known = head.reading.clone().map(|known| known as Arc<dyn Any + Send + Sync>);
+            if let Some(Ok(known)) = known.map(Arc::downcast) {
+                return known;
+            }
+            head.bytes.clone()
+        };
+        let reading = Arc::new(read(bytes.clone()));
+        if self.is_hot() {
+            self.keep_reading(&bytes, Arc::clone(&reading));
+        }
+        reading
+    }
+
+    /// Keeps what was made of these bytes, if they are still the head.
+    fn keep_reading<T: Reading>(&self, bytes: &Bytes, reading: Arc<T>) {
+        let size = u64::try_from(reading.memory_bytes()).unwrap_or(u64::MAX);
+        if !self.shared.live.grow(self, size) {
+            return;
+        }
+        let mut head = self.head.write().unwrap_or_else(PoisonError::into_inner);
+        // Another may have been quicker, or there is another head.
+        if head.reading.is_none() && head.bytes == *bytes {
+            head.reading = Some(reading);
+        } else {
+            drop(head);
+            self.shared.live.shrink(self, size);
+        }
     }
 
     /// Bytes of the whole body.
@@ -188,11 +236,11 @@ impl Representation {
         }
     }
 
-    /// The whole body when it is in memory. Never touches the disk.
+    /// The whole body when it is in memory and not in doubt. Never touches the disk.
     pub fn memory(&self) -> Option<Bytes> {
         match &self.body {
             Body::File(_) => None,
-            Body::Packed(body) => body.memory(),
+            Body::Packed(body) => body.sound_memory(),
         }
     }
 
@@ -201,7 +249,9 @@ impl Representation {
     pub fn wants_memory(&self) -> bool {
         match &self.body {
             Body::File(_) => false,
-            Body::Packed(body) => self.is_hot() && body.wants_memory(),
+            Body::Packed(body) => {
+                self.is_hot() && body.wants_memory() && self.shared.live.has_room(self.length)
+            }
         }
     }
 
@@ -292,8 +342,15 @@ impl Representation {
         self.marks.fetch_and(!TOUCHED, Relaxed) & TOUCHED != 0
     }
 
-    pub(crate) fn set_head(&self, head: Bytes) {
-        *self.head.write().unwrap_or_else(PoisonError::into_inner) = head;
+    pub(crate) fn set_head(&self, bytes: Bytes) {
+        let head = Head { bytes, reading: None };
+        let mut current = self.head.write().unwrap_or_else(PoisonError::into_inner);
+        let Head { reading, .. } = std::mem::replace(&mut *current, head);
+        drop(current);
+        if let Some(reading) = reading {
+            let size = u64::try_from(reading.memory_bytes()).unwrap_or(u64::MAX);
+            self.shared.live.shrink(self, size);
+        }
         self.mark_dirty();
     }
 
@@ -348,6 +405,10 @@ impl Representation {
 
     pub(crate) fn count_more(&self, bytes: u64) {
         self.counted.fetch_add(bytes, Relaxed);
+    }
+
+    pub(crate) fn count_less(&self, bytes: u64) {
+        self.counted.fetch_sub(bytes, Relaxed);
     }
 
     /// The bytes it was counted with, which it is no more.

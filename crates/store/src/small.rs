@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::names::segment_path;
 use crate::testing::{Crash, EIO, FaultDisk, Faults};
-use crate::{Extent, Held, Key, Params, Representation, Store};
+use crate::{Extent, Held, Key, Params, Reading, Representation, Store};
 
 const BLOCK: u64 = 4096;
 
@@ -199,6 +199,55 @@ fn small_objects_asked_for_once_leave_memory_with_the_next_flush() {
     store.flush();
     assert_eq!(store.usage().memory_bytes, 9 * (one + 1000));
     assert!(matches!(store.look_up(&key(1)), Held::Ready(_)));
+}
+
+/// What a user of the store makes of a head: here its own bytes, backwards.
+#[derive(Debug, PartialEq)]
+struct Backwards(Vec<u8>);
+
+impl Reading for Backwards {
+    fn memory_bytes(&self) -> usize {
+        700
+    }
+}
+
+#[test]
+fn what_was_made_of_a_head_is_kept_beside_it_while_it_is_asked_for_often() {
+    let bench = Bench::new(4096);
+    let store = bench.open();
+    let rep = fill(&store, 1, 1000);
+    let before = store.usage().memory_bytes;
+    let made = std::cell::Cell::new(0);
+    let read = || {
+        rep.read_head(|bytes| {
+            made.set(made.get() + 1);
+            Backwards(bytes.iter().rev().copied().collect())
+        })
+    };
+    store.look_up(&key(1));
+    assert_eq!((read(), made.get()), (Arc::new(Backwards(b"1 daeh".to_vec())), 1));
+    assert_eq!((store.usage().memory_bytes, made.get()), (before, 1), "asked for once");
+    store.look_up(&key(1));
+    assert!(Arc::ptr_eq(&read(), &read()));
+    assert_eq!((store.usage().memory_bytes, made.get()), (before + 700, 2));
+    store.set_head(&rep, Bytes::from_static(b"new")).unwrap();
+    assert_eq!(store.usage().memory_bytes, before, "it goes with the head it was made of");
+    assert_eq!((read(), made.get()), (Arc::new(Backwards(b"wen".to_vec())), 3));
+    assert_eq!(store.usage().memory_bytes, before + 700);
+    store.remove(&key(1));
+    assert!(store.usage().memory_bytes < before);
+
+    let bench = Bench::with_memory(4096, ByteCount(before + 699));
+    let store = bench.open();
+    let rep = fill(&store, 1, 1000);
+    (0..2).for_each(|_| drop(store.look_up(&key(1))));
+    assert!(!Arc::ptr_eq(&reading(&rep), &reading(&rep)), "there is no memory for it");
+    assert!(!rep.wants_memory(), "nor for the body, which nobody tries to bring");
+    assert_eq!(store.usage().memory_bytes, before);
+}
+
+fn reading(rep: &Representation) -> Arc<Backwards> {
+    rep.read_head(|bytes| Backwards(bytes.to_vec()))
 }
 
 #[test]
