@@ -205,6 +205,7 @@ fn poll_file(
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Chunk, BodyError>>> {
     if let Some(files) = files
+        && !reader.is_reading()
         && reader.left() >= FILE_CHUNK_BYTES_MIN
         && let Some(chunk) = files.take(reader.range_mut())
     {

@@ -33,6 +33,6 @@ mod server;
 
 pub use body::{Body, BodyError, Piece, Source};
 pub use chunk::{Chunk, FileChunk};
-pub use file_range::FileRange;
+pub use file_range::{Elsewhere, FileRange};
 pub use request::{Client, RequestBody};
 pub use server::{Counters, Handler, Limits, Listener, http};

@@ -267,9 +267,11 @@ impl Representation {
     /// about (a failed sync: the kernel may have put a hole in its place), and the store may be handed
     /// over.
     pub fn still_holds(&self, at: u64, len: u64) -> bool {
-        if self.is_handed_over() {
-            return false;
-        }
+        !self.is_handed_over() && self.has_not_lost(at, len)
+    }
+
+    /// The same whoever has the store: for bytes that were used inside [`Self::while_held`].
+    pub fn has_not_lost(&self, at: u64, len: u64) -> bool {
         match &self.body {
             Body::File(body) => body.still_holds(self.span(at, len), len),
             Body::Packed(body) => len > 0 && body.still_holds(),
