@@ -40,6 +40,7 @@ node_map = ["file:node-map.json"]
 
 [edge]
 listen = ["127.0.0.1:$port"]
+drain_notice_s = 0
 
 [[edge.store]]
 path = "cache"

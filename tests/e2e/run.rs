@@ -37,6 +37,7 @@ timeout_ms = 250
 
 [edge]
 listen = ["127.79.0.1:7080"]
+drain_notice_s = 0
 
 [[edge.store]]
 path = "cache"

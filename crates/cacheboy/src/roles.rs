@@ -7,8 +7,9 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, bail};
 use config::HostConfig;
 use nodemap::Finding;
+use rt::signals::{Pace, Signals};
 use rt::tls::Certificates;
-use rt::{Context, Metrics, Shutdown, admin};
+use rt::{Context, Shutdown, admin};
 use tokio::task::JoinSet;
 
 use crate::cli::RoleArgs;
@@ -47,12 +48,13 @@ pub(crate) fn load(path: &Path) -> Result<HostConfig> {
     accepted(config::load(path))
 }
 
-/// Plays until SIGTERM or SIGINT, or until a role fails.
+/// Plays until a signal ends it, or until a role fails.
 pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
     if args.end_with_parent {
         sys::process::end_with_parent().context("cannot tie this process to its parent")?;
     }
     rt::log::init();
+    let signals = Signals::take().context("cannot listen for signals")?;
     let config = load(&args.config)?;
     let config = only(config, play, &args.config)?;
     let state_dir = config.host.state_dir.clone();
@@ -61,16 +63,12 @@ pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
     })?;
     let _own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
     let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
-    let shutdown = Shutdown::on_signals().context("cannot listen for signals")?;
     let certificates = certificates(&config).context("TLS cannot be spoken")?;
-    let context = Context {
-        name: config.host.name.clone(),
-        state_dir,
-        metrics: Metrics::new(),
-        status: admin::StatusBoard::default(),
-        certificates,
-        shutdown: shutdown.clone(),
-    };
+    let context = Context { certificates, ..Context::new(config.host.name.clone(), state_dir) };
+    let shutdown = context.shutdown.clone();
+    // Only an edge is steered to, and has transfers that are worth waiting for.
+    let pace = config.edge.as_ref().map_or_else(Pace::default, |edge| edge.pace);
+    tokio::spawn(signals.conduct(shutdown.clone(), pace));
     if let Some(listen) = config.admin.clone() {
         admin::start(listen, context.metrics.clone(), context.status.clone(), shutdown.clone())
             .await?;
@@ -158,7 +156,7 @@ async fn until_all_end(mut roles: Roles, shutdown: &Shutdown) -> Result<()> {
             Err(error) => anyhow::Error::new(error).context("a role ended by a defect"),
         };
         tracing::error!("{error:#}");
-        shutdown.trigger();
+        shutdown.end_soon();
         first_error.get_or_insert(error);
     }
     first_error.map_or(Ok(()), Err)

@@ -225,6 +225,12 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
         first_byte: timeout("first_byte_timeout_ms", params.timeouts.first_byte),
         between_bytes: timeout("between_bytes_timeout_ms", params.timeouts.between_bytes),
     };
+    let seconds = |key: &'static str, range, default: Duration| {
+        let given = table.get(key).and_then(|v| v.u32_in(range));
+        given.map_or(default, |s| Duration::from_secs(s.into()))
+    };
+    params.pace.notice = seconds("drain_notice_s", limits::NOTICE_S, params.pace.notice);
+    params.pace.deadline = seconds("drain_deadline_s", limits::DEADLINE_S, params.pace.deadline);
     params.upstream_ca = table.get("upstream_ca").and_then(|v| v.path());
     if let Some((value, size)) =
         table.get("fill_memory").and_then(|v| Some((v.clone(), v.bytes()?)))

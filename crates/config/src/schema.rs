@@ -18,6 +18,10 @@ pub(crate) mod limits {
     pub(crate) const STORES: usize = 64;
     /// Patience with masters, milliseconds.
     pub(crate) const TIMEOUT_MS: RangeInclusive<u32> = 10..=600_000;
+    /// After SIGTERM: how long it is said, seconds.
+    pub(crate) const NOTICE_S: RangeInclusive<u32> = 0..=3600;
+    /// And how long running responses then have, seconds: up to a week.
+    pub(crate) const DEADLINE_S: RangeInclusive<u32> = 0..=7 * 24 * 60 * 60;
     /// A store's blocks, bytes: a multiple of the smallest.
     pub(crate) const BLOCK_BYTES: RangeInclusive<u32> = 4096..=64 << 20;
     /// Blocks that a store, and the memory for fills, must have room for.
@@ -197,6 +201,18 @@ pub(crate) const EDGE: Section = Section {
             "PEM file",
             "none: only those of the system",
             "certificates of authorities that `https://` masters may have theirs from, beside those that the system trusts",
+        ),
+        key(
+            "drain_notice_s",
+            "seconds, 0 to 3600",
+            "30",
+            "after SIGTERM, how long the health page says `draining` while connections are still taken: long enough for health to notice",
+        ),
+        key(
+            "drain_deadline_s",
+            "seconds, 0 to 604800",
+            "21600",
+            "how long running responses have once no connections are taken any more, after SIGTERM or when a successor has taken over",
         ),
     ],
 };
@@ -383,6 +399,8 @@ mod tests {
             (&EDGE, "connect_timeout_ms", format!("{short} to {long}")),
             (&EDGE, "first_byte_timeout_ms", format!("{short} to {long}")),
             (&EDGE, "between_bytes_timeout_ms", format!("{short} to {long}")),
+            (&EDGE, "drain_notice_s", format!("0 to {}", limits::NOTICE_S.end())),
+            (&EDGE, "drain_deadline_s", format!("0 to {}", limits::DEADLINE_S.end())),
             (&EDGE, "fill_memory", format!("{} blocks", limits::FILL_BLOCKS_MIN)),
             (&EDGE_STORE, "size", format!("{} blocks", limits::STORE_BLOCKS_MIN)),
             (&EDGE_STORE, "block", "4 KiB to 64 MiB".to_owned()),

@@ -128,6 +128,8 @@ between_bytes_timeout_ms = 600000
 fill_memory = "16 MiB"
 store_memory = "64 MiB"
 upstream_ca = "ca.pem"
+drain_notice_s = 3
+drain_deadline_s = 4
 [[edge.store]]
 path = "cache"
 size = "8 MiB"
@@ -189,6 +191,8 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(edge.timeouts.between_bytes, Duration::from_secs(600));
     assert_eq!(edge.fill_memory, ByteCount(16 << 20));
     assert_eq!(edge.store_memory, ByteCount(64 << 20));
+    assert_eq!(edge.pace.notice, Duration::from_secs(3));
+    assert_eq!(edge.pace.deadline, Duration::from_secs(4));
     assert_eq!(edge.upstream_ca.unwrap(), Path::new("etc/ca.pem"));
     let store = |path: &str, size, block_bytes| edge::StoreParams {
         path: path.into(),

@@ -26,9 +26,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use rt::Context;
 use rt::follow::Following;
 use rt::listen::ListenError;
+use rt::{Context, Phase};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -188,12 +188,12 @@ impl Dns {
         }
         tasks.spawn(updater.run(context.shutdown.clone()));
         let early = tokio::select! {
-            () = context.shutdown.wait() => false,
-            _ = tasks.join_next() => !context.shutdown.is_triggered(),
-            _ = ended.recv() => !context.shutdown.is_triggered(),
+            () = context.shutdown.reached(Phase::Draining) => false,
+            _ = tasks.join_next() => !context.shutdown.has_reached(Phase::Draining),
+            _ = ended.recv() => !context.shutdown.has_reached(Phase::Draining),
         };
         // Also when a part broke down: the rest ends with it.
-        context.shutdown.trigger();
+        context.shutdown.end_soon();
         while ended.recv().await.is_some() {}
         let threads_sound = threads.into_iter().all(|thread| thread.join().is_ok());
         while tasks.join_next().await.is_some() {}

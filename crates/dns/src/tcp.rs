@@ -12,7 +12,7 @@ use std::time::Duration;
 use dns_proto::{Transport, answer};
 use model::Dice;
 use rt::metrics::{Gauge, dns as metric};
-use rt::{Context, Metrics, Shutdown};
+use rt::{Context, Metrics, Phase, Shutdown};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -109,7 +109,7 @@ impl Server {
         let mut connections = JoinSet::new();
         loop {
             let accepted = tokio::select! {
-                () = self.shutdown.wait() => break,
+                () = self.shutdown.reached(Phase::Draining) => break,
                 accepted = listener.accept() => accepted,
                 // Ended ones are taken out, so that the set holds the living only.
                 Some(_) = connections.join_next() => continue,
@@ -171,7 +171,7 @@ impl Connection {
             let ready = tokio::select! {
                 biased;
                 ready = timeout(server.patience(), self.read_query()) => ready,
-                () = server.shutdown.wait() => return Closed::Shutdown,
+                () = server.shutdown.reached(Phase::Draining) => return Closed::Shutdown,
             };
             match ready {
                 Ok(Ok(())) => {}
@@ -185,7 +185,7 @@ impl Connection {
                     Err(_) => return Closed::Slow,
                 }
             }
-            if server.shutdown.is_triggered() {
+            if server.shutdown.has_reached(Phase::Draining) {
                 return Closed::Shutdown;
             }
         }

@@ -12,7 +12,7 @@ use locate::Evidence;
 use locate::mmdb_write::Writer;
 use model::CountryCode;
 use nodemap::NodeMap;
-use rt::{Context, Metrics, Shutdown};
+use rt::Context;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
@@ -81,14 +81,7 @@ struct Running {
 }
 
 fn context(state_dir: &Path) -> Context {
-    Context {
-        name: "test".parse().unwrap(),
-        state_dir: state_dir.to_owned(),
-        metrics: Metrics::new(),
-        status: Default::default(),
-        certificates: None,
-        shutdown: Shutdown::default(),
-    }
+    Context::new("test".parse().unwrap(), state_dir.to_owned())
 }
 
 impl Running {
@@ -132,7 +125,7 @@ impl Running {
     }
 
     async fn stop(self) {
-        self.context.shutdown.trigger();
+        self.context.shutdown.end_soon();
         self.task.await.unwrap().unwrap();
     }
 }
@@ -341,7 +334,7 @@ async fn an_idle_connection_is_closed_also_when_it_drips() {
     while !context.metrics.render().contains(r#"dns_tcp_closed_total{reason="idle"} 1"#) {
         tokio::task::yield_now().await;
     }
-    context.shutdown.trigger();
+    context.shutdown.end_soon();
     task.await.unwrap();
 }
 
@@ -364,7 +357,7 @@ async fn connections_above_the_limit_are_closed_and_counted() {
             break;
         }
     }
-    context.shutdown.trigger();
+    context.shutdown.end_soon();
     task.await.unwrap();
 }
 

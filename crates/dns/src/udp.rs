@@ -9,7 +9,7 @@ use std::time::Duration;
 use dns_proto::{Transport, UDP_BYTES_MAX, answer};
 use model::Dice;
 use rt::metrics::{Counter, dns as metric};
-use rt::{Context, Shutdown};
+use rt::{Context, Phase, Shutdown};
 use sys::Batch;
 
 use crate::counters::{Counters, Tally};
@@ -70,7 +70,7 @@ impl Worker {
         let mut batch = Batch::new(BATCH, QUERY_BYTES_MAX);
         let mut replies: Vec<Vec<u8>> =
             (0..BATCH).map(|_| Vec::with_capacity(UDP_BYTES_MAX.into())).collect();
-        while !self.shutdown.is_triggered() {
+        while !self.shutdown.has_reached(Phase::Draining) {
             match batch.receive(&self.socket, true) {
                 Ok(count) => self.answer(count, &mut batch, &mut replies),
                 Err(error) => self.note(&error),

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use dns_proto::Snapshot;
 use locate::{Locator, OpenError};
 use nodemap::NodeMap;
-use rt::Shutdown;
 use rt::follow::Following;
+use rt::{Phase, Shutdown};
 use steer::{ClassTable, CompileError, OutdatedTable, Steering};
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::MissedTickBehavior;
@@ -85,7 +85,7 @@ impl Updater {
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                () = shutdown.wait() => return,
+                () = shutdown.reached(Phase::Draining) => return,
                 // The sender lives as long as the process; without it only files can change.
                 Ok(()) = self.following.changed() => self.apply().await,
                 loaded = finished(&mut self.loading) => self.take(loaded).await,

@@ -29,7 +29,7 @@ use http_cache::hygiene::CDN_LOOP;
 use http_cache::{CacheStatus, Forward, Request, StoredHead, Target};
 use model::{Name, Now};
 use rt::metrics::{Counter, Gauge, edge as metric};
-use rt::{Metrics, clock};
+use rt::{Metrics, Phase, clock};
 use serve::Body;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -169,7 +169,7 @@ fn running(edge: &Arc<Edge>, project: &Arc<Project>, name: &Name, step_s: u32) -
     tokio::spawn(async move {
         tokio::select! {
             () = driven.drive(&edge, made) => {}
-            () = edge.shutdown.wait() => {}
+            () = edge.shutdown.reached(Phase::Yielded) => {}
         }
     });
     running

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::ByteCount;
 use rt::listen::Listen;
+use rt::signals::Pace;
 
 /// `[edge]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +23,8 @@ pub struct Params {
     /// PEM file with certificates of authorities that masters may have theirs from, beside those
     /// that the system trusts.
     pub upstream_ca: Option<PathBuf>,
+    /// How the process leaves when it is told to (`drain_notice_s`, `drain_deadline_s`).
+    pub pace: Pace,
 }
 
 /// `[[edge.store]]`: one disk.
@@ -53,6 +56,11 @@ pub const FILL_MEMORY_DEFAULT: ByteCount = ByteCount(256 << 20);
 /// Default of [`Params::store_memory`].
 pub const STORE_MEMORY_DEFAULT: ByteCount = store::Params::MEMORY;
 
+/// Default of [`Params::pace`]: health notices within the notice with its own defaults, and a slow
+/// client has the time for a large image.
+pub const PACE_DEFAULT: Pace =
+    Pace { notice: Duration::from_secs(30), deadline: Duration::from_secs(6 * 60 * 60) };
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
@@ -68,6 +76,7 @@ impl Params {
     pub fn new(listen: Vec<Listen>, stores: Vec<StoreParams>) -> Self {
         let timeouts = Timeouts::default();
         let (fill_memory, store_memory) = (FILL_MEMORY_DEFAULT, STORE_MEMORY_DEFAULT);
-        Self { listen, stores, timeouts, fill_memory, store_memory, upstream_ca: None }
+        let pace = PACE_DEFAULT;
+        Self { listen, stores, timeouts, fill_memory, store_memory, upstream_ca: None, pace }
     }
 }

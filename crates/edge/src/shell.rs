@@ -70,7 +70,7 @@ pub struct Bound {
     context: Context,
 }
 
-/// Serves until the context's shutdown.
+/// Serves until the context's shutdown has cut, or ended, every response.
 pub async fn run(params: Params, node_map: Following, context: Context) -> Result<(), Error> {
     bind(params, node_map, context).await?.serve().await;
     Ok(())
@@ -142,7 +142,7 @@ impl Bound {
         self.listeners.iter().filter_map(|l| l.address().ok()).collect()
     }
 
-    /// Serves until the context's shutdown and the end of running responses.
+    /// Serves until the context's shutdown has cut, or ended, every response.
     pub async fn serve(self) {
         let Self { edge, listeners, node_map, context } = self;
         let connections = Arc::new(Connections::default());
@@ -158,7 +158,7 @@ impl Bound {
             }
         }
         let front = Arc::new(Front(Arc::clone(&edge)));
-        serve::http(listeners, front, limits(), connections, context.shutdown.wait()).await;
+        serve::http(listeners, front, limits(), connections, context.shutdown.clone()).await;
         background.shutdown().await;
         let closing = tokio::task::spawn_blocking(move || {
             edge.stores.flush();
@@ -284,7 +284,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         edge.counters.refusals().map(|(word, n)| (word.to_owned(), n.into())).collect();
     serde_json::json!({
         "generation": projects.generation,
-        "draining": edge.shutdown.is_triggered(),
+        "draining": edge.shutdown.is_leaving(),
         "connections": connections.open.load(Ordering::Relaxed),
         "requests": results,
         "refused": refused,

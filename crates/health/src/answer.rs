@@ -13,7 +13,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use model::Name;
 use rt::metrics::{Gauge, health as metric};
-use rt::{Context, Metrics, Shutdown, clock, follow};
+use rt::{Context, Metrics, Phase, Shutdown, clock, follow};
 use serve::{Body, Client, Handler, Limits, RequestBody};
 use tokio::sync::watch;
 
@@ -33,12 +33,7 @@ pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 /// Each reader holds a connection while it waits, and asks at once when it has one: who does not
 /// makes room soon.
 pub(crate) fn limits() -> Limits {
-    Limits {
-        connections_max: CONNECTIONS_MAX,
-        head_timeout: HEAD_TIMEOUT,
-        drain_timeout: Duration::from_secs(5),
-        ..Limits::default()
-    }
+    Limits { connections_max: CONNECTIONS_MAX, head_timeout: HEAD_TIMEOUT, ..Limits::default() }
 }
 
 /// Answers requests.
@@ -107,7 +102,7 @@ impl Answerer {
             biased;
             found = fresh => found,
             () = tokio::time::sleep(wait) => None,
-            () = self.shutdown.wait() => None,
+            () = self.shutdown.reached(Phase::Draining) => None,
         };
         let current = || self.desk.subscribe().borrow().generation;
         let generation = found.as_ref().map_or_else(current, |p| p.generation);

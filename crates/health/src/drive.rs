@@ -10,7 +10,7 @@ use model::time::utc;
 use model::{Family, Name, NodeState};
 use nodemap::NodeMap;
 use rt::metrics::{Gauge, health as metric};
-use rt::{Context, Metrics, Shutdown, clock};
+use rt::{Context, Metrics, Phase, Shutdown, clock};
 use tokio::task::JoinSet;
 
 use crate::desk::{Desk, Published};
@@ -50,7 +50,7 @@ impl Driver {
         }
     }
 
-    /// Runs until shutdown; probes under way are dropped then.
+    /// Runs until nothing is published any more; probes under way are dropped then.
     pub(crate) async fn run(mut self, shutdown: &Shutdown) {
         loop {
             let pause = self.act().await;
@@ -63,7 +63,7 @@ impl Driver {
                 }
                 () = self.desk.told.notified() => {}
                 () = wait(pause) => {}
-                () = shutdown.wait() => return,
+                () = shutdown.reached(Phase::Yielded) => return,
             }
         }
     }

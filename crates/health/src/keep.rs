@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rt::metrics::health as metric;
-use rt::{Context, Shutdown, file};
+use rt::{Context, Phase, Shutdown, file};
 use tokio::sync::watch;
 
 use crate::aside::aside;
@@ -33,7 +33,11 @@ impl Keeper {
         let work = latest.subscribe();
         let errors = context.metrics.counter(&metric::STATE_WRITE_ERRORS, &[]);
         let shutdown = context.shutdown.clone();
-        tokio::spawn(write_all(path, work, dealt_with, errors, shutdown));
+        let writing = tokio::spawn(write_all(path, work, dealt_with, errors, shutdown));
+        context.on_yield("node map", async move {
+            // It ends by itself; a panic was reported already.
+            let _ = writing.await;
+        });
         Self { latest, done }
     }
 
@@ -78,7 +82,7 @@ async fn write_all(
         tokio::select! {
             changed = work.changed() => if changed.is_err() { return },
             () = tokio::time::sleep(retry) => {}
-            () = shutdown.wait() => return,
+            () = shutdown.reached(Phase::Yielded) => return,
         }
     }
 }

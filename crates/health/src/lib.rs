@@ -32,7 +32,7 @@ use std::sync::Arc;
 use health_proto::{Checker, ParamsError};
 use nodemap::{AdminMap, Finding, NodeMap};
 use rt::listen::ListenError;
-use rt::{Context, Shutdown, clock, file, follow, listen};
+use rt::{Context, Phase, Shutdown, clock, file, follow, listen};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -199,11 +199,8 @@ impl Health {
         let shutdown = self.context.shutdown.clone();
         let answerer = Arc::new(Answerer::new(self.desk.clone(), &self.context));
         let (listeners, stop) = (self.listeners, shutdown.clone());
-        tasks.spawn(async move {
-            let listeners = listeners.into_iter().map(Into::into).collect();
-            let limits = answer::limits();
-            serve::http(listeners, answerer, limits, Arc::default(), stop.wait()).await;
-        });
+        let listeners = listeners.into_iter().map(Into::into).collect();
+        tasks.spawn(serve::http(listeners, answerer, answer::limits(), Arc::default(), stop));
         tasks.spawn(take_edits(self.edits, self.desk.clone(), shutdown.clone()));
         let Self { desk, prober, keeper, first, context, .. } = self;
         let driver = drive::Driver::new(desk, prober, keeper, first, &context);
@@ -220,18 +217,18 @@ pub async fn run(params: Params, context: Context) -> Result<(), Error> {
     let shutdown = context.shutdown.clone();
     let bound = tokio::select! {
         bound = Health::bind(params, context) => bound?,
-        () = shutdown.wait() => return Ok(()),
+        () = shutdown.reached(Phase::Draining) => return Ok(()),
     };
     bound.serve().await;
     Ok(())
 }
 
-/// Takes over what edits of the maps bring, until shutdown.
+/// Takes over what edits of the maps bring, until nothing is published any more.
 async fn take_edits(mut edits: mpsc::Receiver<Found>, desk: Arc<Desk>, shutdown: Shutdown) {
     loop {
         let found = tokio::select! {
             found = edits.recv() => found,
-            () = shutdown.wait() => return,
+            () = shutdown.reached(Phase::Yielded) => return,
         };
         let Some(found) = found else {
             tracing::error!("edits of the maps are not noticed any more, by a defect: restart");

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use mirror::{ContentDigest, ContentHasher, Index, Stamp, TreePath};
 use rt::metrics::{Counter, Gauge, master as metric};
-use rt::{Metrics, Shutdown};
+use rt::{Metrics, Phase, Shutdown};
 use tokio::sync::Semaphore;
 
 use crate::tree::stamp_of;
@@ -211,7 +211,7 @@ impl Catalogue {
         let mut chunk = vec![0; HASH_CHUNK_BYTES];
         let mut offset = 0u64;
         loop {
-            if self.shutdown.is_triggered() {
+            if self.shutdown.has_reached(Phase::Draining) {
                 return Err(DigestError::Stopping);
             }
             let read = match file.read_at(&mut chunk, offset) {
@@ -226,13 +226,13 @@ impl Catalogue {
         }
     }
 
-    /// Writes the index down after changes, until shutdown.
+    /// Writes the index down after changes, until it is a successor's or the process ends.
     pub(crate) async fn keep(self: Arc<Self>) {
         let mut pause = WRITE_PAUSE;
         loop {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                () = self.shutdown.wait() => return,
+                () = self.shutdown.reached(Phase::Yielded) => return,
             }
             let began_ns = rt::clock::now().mono_ns;
             let catalogue = Arc::clone(&self);

@@ -28,6 +28,7 @@ use rt::Context;
 use rt::listen::{Listen, ListenError};
 use rt::metrics::master as metric;
 use serve::Listener;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 mod answer;
@@ -115,7 +116,7 @@ impl Master {
     /// Serves until shutdown; running answers are finished for a while, the index is written down.
     pub async fn serve(self) {
         let Self { listeners, addresses, answerer, context } = self;
-        let shutdown = context.shutdown;
+        let shutdown = context.shutdown.clone();
         let Answerer { tree, catalogue, watch, .. } = &*answerer;
         tracing::info!(?addresses, tree = %tree.root().display(), "master serves");
         let mut tasks = JoinSet::new();
@@ -125,20 +126,29 @@ impl Master {
             Arc::clone(catalogue),
             shutdown.clone(),
         ));
-        tasks.spawn(Arc::clone(catalogue).keep());
-        let handler = Arc::clone(&answerer);
+        let (kept, keeping) = (Arc::clone(catalogue), Arc::clone(catalogue));
+        let (ended, has_ended) = oneshot::channel::<()>();
         tasks.spawn(async move {
-            let (limits, counters) = (serve::Limits::default(), Arc::default());
-            serve::http(listeners, handler, limits, counters, shutdown.wait()).await;
+            keeping.keep().await;
+            drop(ended);
         });
+        context.on_yield("content index", async move {
+            // Two writers of one file are one too many.
+            let _ = has_ended.await;
+            scan::off_worker(move || kept.flush()).await;
+        });
+        let (handler, limits) = (Arc::clone(&answerer), serve::Limits::default());
+        tasks.spawn(serve::http(listeners, handler, limits, Arc::default(), shutdown.clone()));
         while let Some(ended) = tasks.join_next().await {
             // A role that lost one of its tasks must not look alive.
             if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
                 std::panic::resume_unwind(panic);
             }
         }
-        let catalogue = Arc::clone(catalogue);
-        scan::off_worker(move || catalogue.flush()).await;
+        if !shutdown.has_yielded() {
+            let catalogue = Arc::clone(catalogue);
+            scan::off_worker(move || catalogue.flush()).await;
+        }
     }
 }
 

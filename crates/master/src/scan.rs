@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use mirror::TreePath;
-use rt::Shutdown;
+use rt::{Phase, Shutdown};
 
 use crate::catalogue::{Catalogue, DigestError};
 use crate::tree::{LookupError, Tree};
@@ -38,7 +38,7 @@ pub(crate) async fn scan(tree: Arc<Tree>, catalogue: Arc<Catalogue>, shutdown: S
             }
         };
         for name in listing.files {
-            if shutdown.is_triggered() {
+            if shutdown.has_reached(Phase::Yielded) {
                 return false;
             }
             let names = directory.iter().chain([&name]).map(Vec::as_slice);
@@ -66,7 +66,7 @@ async fn forget_gone(tree: &Arc<Tree>, catalogue: &Arc<Catalogue>, shutdown: &Sh
             match tree.find(&path) {
                 Err(LookupError::NotFound) => catalogue.forget(&path),
                 Err(LookupError::Lost(_)) => return,
-                _ if shutdown.is_triggered() => return,
+                _ if shutdown.has_reached(Phase::Yielded) => return,
                 _ => {}
             }
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rt::metrics::{Gauge, master as metric};
-use rt::{Metrics, Shutdown};
+use rt::{Metrics, Phase, Shutdown};
 use tokio::sync::watch;
 
 use crate::catalogue::Catalogue;
@@ -81,7 +81,7 @@ impl Watch {
         self.presence.send_replace(presence);
     }
 
-    /// Looks at the tree from time to time until shutdown.
+    /// Looks at the tree from time to time until nobody new is served.
     pub(crate) async fn look(self: Arc<Self>, tree: Arc<Tree>, shutdown: Shutdown) {
         loop {
             let at = Arc::clone(&tree);
@@ -89,12 +89,12 @@ impl Watch {
             self.saw(seen.as_ref().copied());
             tokio::select! {
                 () = tokio::time::sleep(LOOK_PAUSE) => {}
-                () = shutdown.wait() => return,
+                () = shutdown.reached(Phase::Draining) => return,
             }
         }
     }
 
-    /// Walks through the tree each time it comes up, until shutdown.
+    /// Walks through the tree each time it comes up, while the index is ours.
     pub(crate) async fn scan_when_up(
         self: Arc<Self>,
         tree: Arc<Tree>,
@@ -109,7 +109,7 @@ impl Watch {
                         return;
                     }
                 }
-                () = shutdown.wait() => return,
+                () = shutdown.reached(Phase::Yielded) => return,
             }
             self.scanned.store(false, Ordering::Relaxed);
             if wanted_up {

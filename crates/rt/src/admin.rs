@@ -24,7 +24,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::listen::{self, ListenError};
-use crate::{Metrics, Shutdown};
+use crate::{Metrics, Phase, Shutdown};
 
 mod post;
 
@@ -188,7 +188,7 @@ async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdo
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let stream = tokio::select! {
             stream = listener.accept() => stream,
-            () = shutdown.wait() => return,
+            () = shutdown.reached(Phase::Cut) => return,
         };
         let stream = match stream {
             Ok(stream) => stream,
@@ -308,7 +308,7 @@ mod tests {
             stream.read_to_string(&mut answer).await.unwrap();
             assert!(answer.contains(wanted), "{line}: {answer}");
         }
-        shutdown.trigger();
+        shutdown.cut();
     }
 
     #[tokio::test]
@@ -344,6 +344,6 @@ mod tests {
             stream.read_to_string(&mut answer).await.unwrap();
             assert!(answer.starts_with(&format!("HTTP/1.1 {code}")), "{answer}");
         }
-        shutdown.trigger();
+        shutdown.cut();
     }
 }

@@ -6,6 +6,7 @@ use model::Name;
 
 use crate::admin::StatusBoard;
 use crate::tls::Certificates;
+use crate::yielding::Yielding;
 use crate::{Metrics, Shutdown};
 
 /// The host around a role: its name, its place on disk, and the shared instruments.
@@ -21,6 +22,28 @@ pub struct Context {
     pub status: StatusBoard,
     /// What TLS listeners show; `None` where no listener speaks TLS.
     pub certificates: Option<Certificates>,
-    /// Ends the process.
+    /// How far the end of the process has come.
     pub shutdown: Shutdown,
+    /// What is done before a successor has what is on disk.
+    pub yielding: Yielding,
+}
+
+impl Context {
+    /// The context of a process that begins, without certificates.
+    pub fn new(name: Name, state_dir: PathBuf) -> Self {
+        Self {
+            name,
+            state_dir,
+            metrics: Metrics::new(),
+            status: StatusBoard::default(),
+            certificates: None,
+            shutdown: Shutdown::default(),
+            yielding: Yielding::default(),
+        }
+    }
+
+    /// `part` is done when the process yields to a successor; see [`Yielding::on_yield`].
+    pub fn on_yield(&self, what: &'static str, part: impl Future<Output = ()> + Send + 'static) {
+        self.yielding.on_yield(what, part);
+    }
 }

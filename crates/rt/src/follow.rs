@@ -6,17 +6,18 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use model::{Name, Now};
 use nodemap::NodeMap;
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 
 use crate::client::{self, Get};
 use crate::metrics::host;
-use crate::{Context, Metrics, clock, file};
+use crate::{Context, Metrics, Phase, clock, file};
 
 /// Largest node map read, in bytes.
 pub const NODE_MAP_BYTES_MAX: usize = 64 << 20;
@@ -75,10 +76,18 @@ pub fn start(params: FollowParams, context: &Context) -> Following {
     let last_good = last_good_path(&context.state_dir);
     let first = load_last_good(&last_good);
     let (sender, receiver) = watch::channel(first);
+    let may_write = Arc::new(Mutex::new(true));
+    let pen = Arc::clone(&may_write);
+    context.on_yield("last good node map", async move {
+        // Waits for a write under way, on a thread that may.
+        let taken = spawn_blocking(move || *lock(&pen) = false);
+        let _ = taken.await;
+    });
     let mut follower = Follower {
         name: context.name.clone(),
         metrics: context.metrics.clone(),
         last_good,
+        may_write,
         sender,
         error_shown: String::new(),
         file_read: None,
@@ -88,10 +97,14 @@ pub fn start(params: FollowParams, context: &Context) -> Following {
     tokio::spawn(async move {
         tokio::select! {
             () = follower.run(&params.node_map) => {}
-            () = shutdown.wait() => {}
+            () = shutdown.reached(Phase::Draining) => {}
         }
     });
     receiver
+}
+
+fn lock(flag: &Mutex<bool>) -> MutexGuard<'_, bool> {
+    flag.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The file that holds the last map taken over.
@@ -125,6 +138,8 @@ struct Follower {
     name: Name,
     metrics: Metrics,
     last_good: PathBuf,
+    /// False once the file is a successor's.
+    may_write: Arc<Mutex<bool>>,
     sender: watch::Sender<Option<Arc<NodeMap>>>,
     /// The last error logged: the same one again and again is counted, not logged.
     error_shown: String,
@@ -278,14 +293,19 @@ impl Follower {
             let why = "it is more than a day ahead of this host's clock: check both clocks";
             return Err(PollError::Ahead(GenerationError { offered, why }));
         }
-        if let Err(error) = file::write_atomic(&self.last_good, bytes) {
-            tracing::warn!(path = %self.last_good.display(), %error,
-                "cannot keep the node map for the next start");
-        }
+        self.keep(bytes);
         tracing::info!(generation = offered, publisher = map.publisher, "new node map");
         self.sender.send_replace(Some(Arc::new(map)));
         self.show_generation();
         Ok(true)
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        let may_write = lock(&self.may_write);
+        if *may_write && let Err(error) = file::write_atomic(&self.last_good, bytes) {
+            tracing::warn!(path = %self.last_good.display(), %error,
+                "cannot keep the node map for the next start");
+        }
     }
 
     fn show_generation(&self) {
@@ -344,14 +364,7 @@ mod tests {
     }
 
     fn context(state_dir: &Path) -> Context {
-        Context {
-            name: "dns1".parse().unwrap(),
-            state_dir: state_dir.to_owned(),
-            metrics: Metrics::new(),
-            status: crate::admin::StatusBoard::default(),
-            certificates: None,
-            shutdown: crate::Shutdown::default(),
-        }
+        Context::new("dns1".parse().unwrap(), state_dir.to_owned())
     }
 
     /// A publisher that answers each poll with the next reply it is given; gives the heads it saw.
@@ -409,7 +422,7 @@ mod tests {
         generation(&mut following, 6).await;
         let errors = |reason| context.metrics.counter(&host::NODE_MAP_ERRORS, &[reason]).get();
         assert_eq!((errors("older"), errors("invalid"), errors("ahead")), (1, 1, 1));
-        context.shutdown.trigger();
+        context.shutdown.end_soon();
 
         let again = start(params, &self::context(dir.path()));
         assert_eq!(again.borrow().as_ref().unwrap().generation, 6);
@@ -433,6 +446,7 @@ mod tests {
             name: "dns1".parse().unwrap(),
             metrics: Metrics::new(),
             last_good: dir.path().join("last.json"),
+            may_write: Arc::new(Mutex::new(true)),
             sender: watch::Sender::new(None),
             error_shown: String::new(),
             file_read: None,
@@ -464,6 +478,6 @@ mod tests {
         generation(&mut following, 1).await;
         file::write_atomic(&path, &document(2)).unwrap();
         generation(&mut following, 2).await;
-        context.shutdown.trigger();
+        context.shutdown.end_soon();
     }
 }

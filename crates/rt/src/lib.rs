@@ -1,8 +1,10 @@
 //! What every shell needs and none should make for itself.
 //!
 //! In the order a process meets them: [`log`], [`clock`] (the only reader of clocks and entropy),
-//! [`shutdown`], [`context`] (what a role is handed at start), [`listen`], [`tls`] (the
-//! certificates of listeners), [`file`] (whole files or nothing), [`metrics`] (one table of all metrics), [`admin`] (`/metrics`, `/status`), [`client`]
+//! [`shutdown`] and [`signals`] (the phases of the end, and what leads through them), [`yielding`]
+//! (what is done before a successor), [`context`] (what a role is handed at start), [`listen`], [`tls`]
+//! (the certificates of listeners), [`file`] (whole files or nothing), [`metrics`] (one table of all
+//! metrics), [`admin`] (`/metrics`, `/status`), [`client`]
 //! (one bounded HTTP request) and [`follow`] (the node map: last good file, then a long poll).
 
 pub mod admin;
@@ -15,8 +17,10 @@ pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod shutdown;
+pub mod signals;
 pub mod tls;
+pub mod yielding;
 
 pub use context::Context;
 pub use metrics::Metrics;
-pub use shutdown::Shutdown;
+pub use shutdown::{Phase, Shutdown};

@@ -11,6 +11,7 @@ use hyper::{Request, Response};
 use model::Now;
 use rt::listen::{self, Listen, ListenError};
 use rt::tls::Certificates;
+use rt::{Phase, Shutdown};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -48,8 +49,6 @@ pub struct Limits {
     /// A request head that takes longer, or an idle connection, is closed between this and twice
     /// this time. A client that takes nothing of its response is, between four and five times this.
     pub head_timeout: Duration,
-    /// Time for running responses to finish once shutdown has begun.
-    pub drain_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -58,7 +57,6 @@ impl Default for Limits {
             connections_max: 10_000,
             head_bytes_max: 16 * 1024,
             head_timeout: Duration::from_secs(30),
-            drain_timeout: Duration::from_secs(30),
         }
     }
 }
@@ -122,7 +120,7 @@ pub struct Counters {
     pub stalled: AtomicU64,
     /// Responses broken off because their body could not go on.
     pub broken_off: AtomicU64,
-    /// Connections cut at the end of the drain timeout.
+    /// Connections cut because their time after the last new one was over.
     pub cut: AtomicU64,
     /// QUIC handshakes whose clients had to prove their address first.
     pub retries: AtomicU64,
@@ -162,14 +160,14 @@ impl Counters {
     }
 }
 
-/// Serves HTTP on `listeners` until `shutdown` completes; then closes them, finishes the running
-/// responses for at most `limits.drain_timeout`, cuts the rest, and returns.
+/// Serves HTTP on `listeners` until nobody new is to be served; then closes them, finishes the
+/// running responses until everything is to be cut, cuts the rest, and returns.
 pub async fn http<H: Handler>(
     listeners: Vec<Listener>,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
-    shutdown: impl Future<Output = ()> + Send,
+    shutdown: Shutdown,
 ) {
     let (stop, stopping) = watch::channel(false);
     let mut accepting = JoinSet::new();
@@ -181,11 +179,12 @@ pub async fn http<H: Handler>(
                 limits,
                 counters: Arc::clone(&counters),
                 stopping: stopping.clone(),
+                shutdown: shutdown.clone(),
             };
             accepting.spawn(entrance.accept(socket));
         }
     }
-    shutdown.await;
+    shutdown.reached(Phase::Draining).await;
     stop.send_replace(true);
     while let Some(ended) = accepting.join_next().await {
         note_panic(ended);
@@ -199,6 +198,7 @@ struct Entrance<H> {
     limits: Limits,
     counters: Arc<Counters>,
     stopping: watch::Receiver<bool>,
+    shutdown: Shutdown,
 }
 
 impl<H: Handler> Entrance<H> {
@@ -225,7 +225,7 @@ impl<H: Handler> Entrance<H> {
             }
         }
         drop(socket);
-        drain(connections, self.limits.drain_timeout, &self.counters).await;
+        drain(connections, &self.shutdown, &self.counters).await;
     }
 
     /// One connection to its end.
@@ -253,13 +253,17 @@ impl<H: Handler> Entrance<H> {
     }
 }
 
-pub(crate) async fn drain(mut connections: JoinSet<()>, timeout: Duration, counters: &Counters) {
+pub(crate) async fn drain(mut connections: JoinSet<()>, shutdown: &Shutdown, counters: &Counters) {
     let all_ended = async {
         while let Some(ended) = connections.join_next().await {
             note_panic(ended);
         }
     };
-    if tokio::time::timeout(timeout, all_ended).await.is_err() {
+    let is_cut = tokio::select! {
+        () = all_ended => false,
+        () = shutdown.reached(Phase::Cut) => true,
+    };
+    if is_cut {
         let left = connections.len();
         tracing::warn!(connections = left, "connections were cut: they did not end in time");
         counters.cut.fetch_add(u64::try_from(left).unwrap_or(u64::MAX), Relaxed);

@@ -31,6 +31,7 @@ port = 7080
 
 [edge]
 listen = ["NET.1:7080"]
+drain_notice_s = 0
 
 [[edge.store]]
 path = "cache-one"
@@ -50,6 +51,7 @@ node_map = ["http://NET.1:7083/node-map"]
 
 [edge]
 listen = ["NET.2:7080"]
+drain_notice_s = 0
 
 [[edge.store]]
 path = "cache-two"

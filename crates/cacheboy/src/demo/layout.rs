@@ -174,7 +174,8 @@ impl Layout {
                     String::new()
                 };
                 format!(
-                    "{follow}[edge]\nlisten = [\"{ip}:{HTTP_PORT}\"{ipv6}]\n\n\
+                    "{follow}[edge]\nlisten = [\"{ip}:{HTTP_PORT}\"{ipv6}]\n\
+                     drain_notice_s = 0\ndrain_deadline_s = 5\n\n\
                      [[edge.store]]\npath = \"cache\"\nsize = \"1 GiB\"\n"
                 )
             }

@@ -8,8 +8,7 @@ use std::time::Duration;
 use edge::{Params, StoreParams, Timeouts};
 use model::ByteCount;
 use nodemap::{AdminMap, HostPattern, NodeMap, Project};
-use rt::admin::StatusBoard;
-use rt::{Context, Metrics, Shutdown};
+use rt::{Context, Shutdown};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -76,14 +75,7 @@ fn params(dir: &Path, size: ByteCount) -> Params {
 }
 
 fn context(dir: &Path) -> Context {
-    Context {
-        name: "edge1".parse().unwrap(),
-        state_dir: dir.to_owned(),
-        metrics: Metrics::new(),
-        status: StatusBoard::default(),
-        certificates: None,
-        shutdown: Shutdown::default(),
-    }
+    Context::new("edge1".parse().unwrap(), dir.to_owned())
 }
 
 impl Edge {
@@ -170,12 +162,13 @@ impl Edge {
 
     /// Stops it and waits for its end.
     pub async fn stop(self) {
-        self.context.shutdown.trigger();
+        self.context.shutdown.end_soon();
         self.task.await.unwrap();
     }
 
-    pub fn trigger_shutdown(&self) {
-        self.context.shutdown.trigger();
+    /// How far its end has come.
+    pub fn shutdown(&self) -> &Shutdown {
+        &self.context.shutdown
     }
 
     pub fn metrics(&self) -> String {

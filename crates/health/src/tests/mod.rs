@@ -13,9 +13,8 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use model::{Family, NodeState, State};
 use nodemap::NodeMap;
-use rt::admin::StatusBoard;
+use rt::Context;
 use rt::client::{self, Get, Reply};
-use rt::{Context, Metrics, Shutdown};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -98,14 +97,7 @@ impl Home {
 }
 
 fn context(state_dir: &Path) -> Context {
-    Context {
-        name: "hc".parse().unwrap(),
-        state_dir: state_dir.to_owned(),
-        metrics: Metrics::new(),
-        status: StatusBoard::default(),
-        certificates: None,
-        shutdown: Shutdown::default(),
-    }
+    Context::new("hc".parse().unwrap(), state_dir.to_owned())
 }
 
 /// A checker at work.
@@ -160,7 +152,7 @@ impl Running {
     }
 
     async fn stop(self) {
-        self.context.shutdown.trigger();
+        self.context.shutdown.end_soon();
         tokio::time::timeout(PATIENCE, self.task).await.unwrap().unwrap();
     }
 }

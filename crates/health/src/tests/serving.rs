@@ -247,7 +247,7 @@ async fn a_follower_has_a_death_by_its_waiting_poll() {
             node.refuses().await;
         }
     }
-    context.shutdown.trigger();
+    context.shutdown.end_soon();
     running.stop().await;
 }
 

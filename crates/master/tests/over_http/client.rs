@@ -24,16 +24,8 @@ pub(crate) struct Running {
 
 /// Starts a master over `tree` that keeps its index in `state`.
 pub(crate) fn start(tree: &Path, state: &Path) -> Running {
-    let (metrics, status) = (Metrics::new(), StatusBoard::default());
-    let shutdown = Shutdown::default();
-    let context = Context {
-        name: "m1".parse().unwrap(),
-        state_dir: state.to_owned(),
-        metrics: metrics.clone(),
-        status: status.clone(),
-        certificates: None,
-        shutdown: shutdown.clone(),
-    };
+    let context = Context::new("m1".parse().unwrap(), state.to_owned());
+    let Context { metrics, status, shutdown, .. } = context.clone();
     let params = Params {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
         tree: tree.to_owned(),
@@ -46,7 +38,7 @@ pub(crate) fn start(tree: &Path, state: &Path) -> Running {
 impl Running {
     /// Stops it; returns when it has written its index down.
     pub(crate) async fn stop(self) {
-        self.shutdown.trigger();
+        self.shutdown.end_soon();
         self.task.await.unwrap();
     }
 

@@ -29,13 +29,13 @@ mod quic;
 pub(crate) use content::Content;
 pub use endpoint::{Congestion, Keys, Quic, QuicError, SECRET_BYTES};
 
-use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use h3::error::Code;
+use rt::{Phase, Shutdown};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -49,8 +49,8 @@ const HANDSHAKES_UNPROVED: usize = 64;
 /// Time for the last packets of closed connections.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// Serves HTTP/3 on `quic` until `shutdown` completes; then takes no new connection, tells the open
-/// ones (GOAWAY), finishes the running responses for at most `limits.drain_timeout`, cuts the rest,
+/// Serves HTTP/3 on `quic` until nobody new is to be served; then takes no new connection, tells the
+/// open ones (GOAWAY), finishes the running responses until everything is to be cut, cuts the rest,
 /// and returns. Connections above `limits.connections_max` are refused, so that their clients go on
 /// over TCP.
 pub async fn http3<H: Handler>(
@@ -58,17 +58,17 @@ pub async fn http3<H: Handler>(
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
-    shutdown: impl Future<Output = ()> + Send,
+    shutdown: Shutdown,
 ) {
     let endpoint = quic.endpoint;
     let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     let handshakes = Arc::new(AtomicUsize::new(0));
-    let mut shutdown = pin!(shutdown);
+    let mut draining = pin!(shutdown.reached(Phase::Draining));
     loop {
         tokio::select! {
             biased;
-            () = shutdown.as_mut() => break,
+            () = draining.as_mut() => break,
             Some(ended) = connections.join_next() => note_panic(ended),
             incoming = endpoint.accept() => {
                 let Some(incoming) = incoming else { break };
@@ -104,7 +104,7 @@ pub async fn http3<H: Handler>(
     }
     endpoint.set_server_config(None);
     stop.send_replace(true);
-    crate::server::drain(connections, limits.drain_timeout, &counters).await;
+    crate::server::drain(connections, &shutdown, &counters).await;
     endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
     // What is left are packets for clients that do not acknowledge any more.
     let _ = timeout(CLOSING, endpoint.wait_idle()).await;

@@ -11,8 +11,8 @@ use tokio::net::UdpSocket;
 use crate::support::{impatient, piece, request, rest, until, waiting};
 
 #[tokio::test]
-async fn shutdown_finishes_what_runs_and_closes_what_idles() {
-    let (mut server, mut bodies) = waiting(Limits::default(), Some(6));
+async fn draining_finishes_what_runs_and_closes_what_idles() {
+    let (server, mut bodies) = waiting(Limits::default(), Some(6));
     let (mut busy, mut idle) = (server.connect().await, server.connect().await);
     let mut running = busy.ask(request("GET", "/")).await;
     let (body, _) = bodies.recv().await.unwrap();
@@ -50,15 +50,14 @@ async fn shutdown_finishes_what_runs_and_closes_what_idles() {
 }
 
 #[tokio::test]
-async fn shutdown_cuts_at_its_deadline() {
-    let limits = Limits { drain_timeout: Duration::from_millis(20), ..Limits::default() };
-    let (mut server, mut bodies) = waiting(limits, Some(6));
+async fn a_cut_ends_what_runs() {
+    let (server, mut bodies) = waiting(Limits::default(), Some(6));
     let mut browser = server.connect().await;
     let mut stream = browser.ask(request("GET", "/")).await;
     let (body, dropped) = bodies.recv().await.unwrap();
     body.send(piece("one")).unwrap();
     stream.recv_response().await.unwrap();
-    server.stop();
+    server.shutdown.cut();
     server.task.await.unwrap();
     assert!(dropped.await.is_err(), "the source is let go");
     rest(&mut stream).await.unwrap_err();

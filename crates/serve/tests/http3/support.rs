@@ -11,6 +11,7 @@ use h3::error::{ConnectionError, StreamError};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request, Response};
 use quinn::crypto::rustls::QuicClientConfig;
+use rt::Shutdown;
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
 use serve::h3::{Congestion, Keys, Quic, SECRET_BYTES};
@@ -71,7 +72,7 @@ pub(crate) fn waiting(limits: Limits, length: Option<u64>) -> (Server, Bodies) {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) counters: Arc<Counters>,
-    stop: Option<oneshot::Sender<()>>,
+    pub(crate) shutdown: Shutdown,
     pub(crate) task: JoinHandle<()>,
     roots: RootCertStore,
 }
@@ -92,14 +93,14 @@ impl Server {
         let quic = Quic::new(socket, Arc::new(tls), &keys, Congestion::default(), &limits).unwrap();
         let address = quic.local_addr().unwrap();
         let counters = Arc::new(Counters::default());
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async { stopped.await.unwrap_or_default() };
-        let serving = serve::h3::http3(quic, Arc::new(handler), limits, counters.clone(), shutdown);
-        Self { address, counters, stop: Some(stop), task: tokio::spawn(serving), roots }
+        let shutdown = Shutdown::default();
+        let (handler, stop) = (Arc::new(handler), shutdown.clone());
+        let serving = serve::h3::http3(quic, handler, limits, counters.clone(), stop);
+        Self { address, counters, shutdown, task: tokio::spawn(serving), roots }
     }
 
-    pub(crate) fn stop(&mut self) {
-        self.stop.take().unwrap().send(()).unwrap();
+    pub(crate) fn stop(&self) {
+        self.shutdown.drain(Duration::MAX);
     }
 
     /// What a client that trusts this server needs; `transport` as the test wants it.
