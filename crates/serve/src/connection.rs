@@ -1,12 +1,14 @@
 //! One client's connection: HTTP/1.1 by hyper, its timer, and its part in a shutdown.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use bytes::Bytes;
+use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Version};
@@ -15,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::io::Io;
+use crate::io::{Io, poll_read_some};
 use crate::pulse::{Look, Pulse, Seen};
 use crate::server::{Counters, Handler, Limits};
 use crate::{Client, RequestBody};
@@ -30,10 +32,17 @@ const WRITE_BYTES_MAX: usize = 64 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Serves one connection to its end: the client's, a timeout's, or, once `stopping` changes, the
-/// end of the running response.
+/// A connection on which so long nothing is asked gives back what HTTP needs of memory.
+const REST: Duration = Duration::from_secs(1);
+
+/// Serves one connection, of which `first` was read already, to its end: the client's, a timeout's,
+/// or, once `stopping` changes, the end of the running response.
+///
+/// It alternates between two states: HTTP by hyper, with its buffers, and rest, in which there is
+/// only the stream, the pulse and a timer.
 pub(crate) async fn serve<S, H>(
-    stream: S,
+    mut stream: S,
+    mut first: Bytes,
     client: Client,
     handler: Arc<H>,
     limits: Limits,
@@ -44,61 +53,133 @@ pub(crate) async fn serve<S, H>(
     H: Handler,
 {
     let pulse = Pulse::new(Arc::clone(&counters), stream.plain().is_some());
-    let answer = service_fn(|request: Request<Incoming>| {
-        let mut busy = pulse.begin();
-        let handler = Arc::clone(&handler);
-        async move {
-            let can_chunk = request.version() >= Version::HTTP_11;
-            let response = handler.handle(request.map(RequestBody::from), client).await;
-            busy.ends_connection = !can_chunk && !response.body().has_length();
-            Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
-        }
-    });
-    let io = Io::new(stream, Arc::clone(&pulse));
-    let mut connection = http(&limits).serve_connection(io, answer);
-    let mut tick = pin!(sleep(limits.head_timeout));
-    let mut stops = false;
-    let mut seen = Seen::default();
-    let mut stalled = false;
-    let refused = loop {
-        tokio::select! {
-            biased;
-            ended = &mut connection => {
-                let error = ended.err();
-                error.iter().for_each(|error| note(&counters, error));
-                break error.is_some_and(|error| error.is_parse());
+    let mut tick = pin!(sleep(REST.min(limits.head_timeout)));
+    let end = loop {
+        let answer = service_fn(|request: Request<Incoming>| {
+            let mut busy = pulse.begin(!request.body().is_end_stream());
+            let handler = Arc::clone(&handler);
+            async move {
+                let can_chunk = request.version() >= Version::HTTP_11;
+                let response = handler.handle(request.map(RequestBody::from), client).await;
+                busy.ends_connection = !can_chunk && !response.body().has_length();
+                Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
             }
-            () = tick.as_mut() => {
-                match pulse.look(&mut seen) {
-                    Look::Alive => {
-                        let next = Instant::now().checked_add(limits.head_timeout);
-                        tick.as_mut().reset(next.unwrap_or_else(Instant::now));
-                    }
-                    Look::Idle => break false,
-                    Look::SlowHead => {
-                        counters.timeouts.fetch_add(1, Relaxed);
-                        break false;
-                    }
-                    Look::Stalled => {
-                        counters.stalled.fetch_add(1, Relaxed);
-                        stalled = true;
-                        break false;
-                    }
+        });
+        let io = Io::new(stream, std::mem::take(&mut first), Arc::clone(&pulse));
+        let mut connection = Box::new(http(&limits).serve_connection(io, answer));
+        let mut watch = Watch::new(&pulse, limits);
+        let mut stops = false;
+        let end = loop {
+            tokio::select! {
+                biased;
+                ended = &mut *connection => break over(ended, &counters),
+                () = tick.as_mut() => match watch.tick() {
+                    Ok(next) => tick.as_mut().reset(next),
+                    Err(end) => break end,
+                },
+                _ = stopping.wait_for(|stop| *stop), if !stops => {
+                    stops = true;
+                    Pin::new(&mut *connection).graceful_shutdown();
                 }
             }
-            _ = stopping.wait_for(|stop| *stop), if !stops => {
-                stops = true;
-                Pin::new(&mut connection).graceful_shutdown();
-            }
+        };
+        let parts = connection.into_parts();
+        (stream, first) = (parts.io.into_inner(), parts.read_buf);
+        match end {
+            // The empty bytes would keep hyper's buffer.
+            End::Rest if first.is_empty() => first = Bytes::new(),
+            End::Rest => continue,
+            end => break end,
         }
+        tick.as_mut().reset(after(limits.head_timeout));
+        tokio::select! {
+            biased;
+            came = poll_fn(|cx| poll_read_some(&mut stream, cx)) => match came {
+                Ok(bytes) if !bytes.is_empty() => first = bytes,
+                _ => break End::Over,
+            },
+            () = tick.as_mut() => break End::Over,
+            _ = stopping.wait_for(|stop| *stop) => break End::Over,
+        }
+        tick.as_mut().reset(after(REST.min(limits.head_timeout)));
     };
-    let stream = connection.into_parts().io.into_inner();
-    if refused {
-        linger(stream).await;
-    } else if stalled || pulse.was_cut_short() {
-        // Nobody takes what the kernel still has. And a close in peace would make half a body look like a whole one (RFC 9112 section 8).
+    match end {
+        End::Refused => return linger(stream).await,
+        End::SlowHead => counters.timeouts.fetch_add(1, Relaxed),
+        End::Stalled => counters.stalled.fetch_add(1, Relaxed),
+        End::Rest | End::Over => 0,
+    };
+    // Nobody takes what the kernel still has. And a close in peace would make half a body look like
+    // a whole one (RFC 9112 section 8).
+    if matches!(end, End::Stalled) || pulse.was_cut_short() {
         stream.reset();
     }
+}
+
+/// Looks after a connection while hyper has it.
+struct Watch<'a> {
+    pulse: &'a Pulse,
+    limits: Limits,
+    seen: Seen,
+    next_look: Instant,
+}
+
+impl<'a> Watch<'a> {
+    fn new(pulse: &'a Pulse, limits: Limits) -> Self {
+        Self { pulse, limits, seen: Seen::default(), next_look: after(limits.head_timeout) }
+    }
+
+    /// When to tick next.
+    ///
+    /// # Errors
+    /// The end, when it has come.
+    fn tick(&mut self) -> Result<Instant, End> {
+        if self.pulse.rests(&mut self.seen) {
+            return Err(End::Rest);
+        }
+        if Instant::now() >= self.next_look {
+            self.next_look = after(self.limits.head_timeout);
+            match self.pulse.look(&mut self.seen) {
+                Look::Alive => {}
+                Look::Idle => return Err(End::Over),
+                Look::SlowHead => return Err(End::SlowHead),
+                Look::Stalled => return Err(End::Stalled),
+            }
+        }
+        // In a long response there is nothing to see each second.
+        let next = if self.pulse.is_sending() { self.next_look } else { after(REST) };
+        Ok(next.min(self.next_look))
+    }
+}
+
+/// Why hyper has no more to do with a connection.
+enum End {
+    /// Nothing was asked for a while.
+    Rest,
+    /// The client has gone, or is to go.
+    Over,
+    /// What came is not HTTP.
+    Refused,
+    /// A head did not come in time.
+    SlowHead,
+    /// The client takes nothing of its response.
+    Stalled,
+}
+
+/// Counts why hyper has ended a connection. Clients that go away are no event.
+fn over(ended: hyper::Result<()>, counters: &Counters) -> End {
+    let Err(error) = ended else { return End::Over };
+    tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
+    if !error.is_parse() {
+        return End::Over;
+    }
+    counters.malformed.fetch_add(1, Relaxed);
+    End::Refused
+}
+
+fn after(time: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(time).unwrap_or(now)
 }
 
 /// What a connection runs on.
@@ -134,14 +215,6 @@ fn http(limits: &Limits) -> http1::Builder {
     http
 }
 
-/// Counts why a connection ended. Clients that go away are no event.
-fn note(counters: &Counters, error: &hyper::Error) {
-    if error.is_parse() {
-        counters.malformed.fetch_add(1, Relaxed);
-    }
-    tracing::debug!(error = error as &dyn std::error::Error, "a connection ended early");
-}
-
 /// Closes a connection on which the client may still be sending. Were it closed at once, the reset
 /// that its bytes meet would take back the answer.
 async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
@@ -156,7 +229,6 @@ async fn linger(mut stream: impl AsyncRead + AsyncWrite + Unpin) {
 mod tests {
     use std::sync::atomic::AtomicU64;
 
-    use bytes::Bytes;
     use hyper::Response;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
@@ -200,7 +272,7 @@ mod tests {
         let peer = Client { address: ([127, 0, 0, 1], 1).into(), is_secure: false };
         let limits = Limits { head_timeout: Duration::from_millis(10), ..Limits::default() };
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
-        serve(server, peer, handler, limits, Arc::clone(&counters), stopping).await;
+        serve(server, Bytes::new(), peer, handler, limits, Arc::clone(&counters), stopping).await;
         assert_eq!(counters.stalled.load(Relaxed), 1);
         assert_eq!((counters.timeouts.load(Relaxed), counters.malformed.load(Relaxed)), (0, 0));
     }
@@ -216,7 +288,15 @@ mod tests {
         let handler = Arc::new(Endless(Arc::clone(&given)));
         let peer = Client { address: ([127, 0, 0, 1], 1).into(), is_secure: false };
         let counters = Arc::default();
-        tokio::spawn(serve(server, peer, handler, Limits::default(), counters, stopping));
+        tokio::spawn(serve(
+            server,
+            Bytes::new(),
+            peer,
+            handler,
+            Limits::default(),
+            counters,
+            stopping,
+        ));
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
         settle().await;
         assert_eq!(given.load(Relaxed), 1, "one piece fills the write limit");

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
 use sys::sendfile::{mark_at, send_more};
-use tokio::io::{Interest, ReadBuf};
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
 use crate::BodyError;
@@ -33,6 +33,8 @@ const SEND_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 pub(crate) struct Io<S> {
     stream: S,
+    /// Bytes that came before hyper had the stream.
+    first: Bytes,
     pulse: Arc<Pulse>,
     /// The file chunk that is being sent.
     part: Option<Part>,
@@ -56,8 +58,9 @@ impl From<Marked> for Part {
 }
 
 impl<S: Wire> Io<S> {
-    pub(crate) fn new(stream: S, pulse: Arc<Pulse>) -> Self {
-        Self { stream, pulse, part: None, turn_bytes: 0 }
+    /// `first`: what was read from the stream already.
+    pub(crate) fn new(stream: S, first: Bytes, pulse: Arc<Pulse>) -> Self {
+        Self { stream, first, pulse, part: None, turn_bytes: 0 }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -149,6 +152,17 @@ impl<S: Wire> Io<S> {
     }
 }
 
+/// What has come, at most [`READ_BYTES`]; nothing at the end. While nothing comes there is no buffer.
+pub(crate) fn poll_read_some(
+    stream: &mut (impl AsyncRead + Unpin),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<Bytes>> {
+    let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
+    let mut buffer = ReadBuf::uninit(&mut space);
+    ready!(Pin::new(stream).poll_read(cx, &mut buffer))?;
+    Poll::Ready(Ok(Bytes::copy_from_slice(buffer.filled())))
+}
+
 /// Does `act`, which returns [`io::ErrorKind::WouldBlock`] when it cannot yet, as soon as the socket
 /// takes bytes.
 fn poll_socket<T>(
@@ -171,6 +185,12 @@ impl<S: Wire> hyper::rt::Read for Io<S> {
         cx: &mut Context<'_>,
         mut cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let count = self.first.len().min(cursor.remaining());
+            cursor.put_slice(&self.first.split_to(count));
+            self.pulse.note_read();
+            return Poll::Ready(Ok(()));
+        }
         let mut space = [const { MaybeUninit::uninit() }; READ_BYTES];
         let want = cursor.remaining().min(READ_BYTES);
         let mut buffer = ReadBuf::uninit(space.get_mut(..want).unwrap_or_default());

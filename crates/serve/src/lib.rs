@@ -14,6 +14,7 @@
 //!   length (or before the last chunk), never after fewer bytes that look whole.
 //! - A connection holds in memory at most [`Limits::head_bytes_max`] of a request and one chunk of
 //!   256 KiB beyond 64 KiB of a response, however slow its client is.
+//! - A connection on which nothing is asked holds no buffers.
 //! - What is not HTTP is answered with 400 (431 when too large) and closed.
 //!
 //! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112.

@@ -28,6 +28,8 @@ pub(crate) struct Pulse {
     writes: AtomicU64,
     /// Bytes came since the last request: the head of the next one has begun.
     reading: AtomicBool,
+    /// The last request came with content, of which something may still be on its way.
+    has_content: AtomicBool,
     /// A body was broken off of which a close in peace could be the end, or whose last bytes are in
     /// doubt.
     cut_short: AtomicBool,
@@ -56,6 +58,8 @@ pub(crate) struct Seen {
     writes: u64,
     /// Looks in a row at which the client took nothing since the one before.
     stalled: u32,
+    /// Requests when it was last asked whether the connection rests.
+    resting_since: u64,
 }
 
 impl Pulse {
@@ -69,16 +73,19 @@ impl Pulse {
             write_blocked: AtomicBool::new(false),
             writes: AtomicU64::new(0),
             reading: AtomicBool::new(false),
+            has_content: AtomicBool::new(false),
             cut_short: AtomicBool::new(false),
         })
     }
 
-    /// A request has arrived; it is being answered as long as the guard lives.
-    pub(crate) fn begin(self: &Arc<Self>) -> Busy {
+    /// A request has arrived, with content or without; it is being answered as long as the guard
+    /// lives.
+    pub(crate) fn begin(self: &Arc<Self>, has_content: bool) -> Busy {
         self.requests.fetch_add(1, Relaxed);
         self.counters.requests.fetch_add(1, Relaxed);
         self.busy.store(true, Relaxed);
         self.reading.store(false, Relaxed);
+        self.has_content.store(has_content, Relaxed);
         Busy { pulse: Arc::clone(self), ends_connection: false }
     }
 
@@ -113,7 +120,23 @@ impl Pulse {
         self.cut_short.load(Relaxed)
     }
 
-    /// To be asked once a tick; `seen` is the caller's memory of the last look.
+    /// Whether a request is being answered.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.busy.load(Relaxed)
+            || self.write_blocked.load(Relaxed)
+            || self.files.as_ref().is_some_and(Files::has_unsent)
+    }
+
+    /// Whether nothing was asked since this was last asked, nothing is on its way in either
+    /// direction, and whatever comes next begins a request.
+    pub(crate) fn rests(&self, seen: &mut Seen) -> bool {
+        let requests = self.requests.load(Relaxed);
+        let before = std::mem::replace(&mut seen.resting_since, requests);
+        let is_quiet = !self.reading.load(Relaxed) && !self.has_content.load(Relaxed);
+        before == requests && is_quiet && !self.is_sending()
+    }
+
+    /// To be asked once a look; `seen` is the caller's memory of the last look.
     pub(crate) fn look(&self, seen: &mut Seen) -> Look {
         let (requests, writes) = (self.requests.load(Relaxed), self.writes.load(Relaxed));
         let before = std::mem::replace(&mut seen.requests, requests);
@@ -123,10 +146,7 @@ impl Pulse {
         if seen.stalled >= STALLED_LOOKS {
             return Look::Stalled;
         }
-        let is_sending = self.busy.load(Relaxed)
-            || self.write_blocked.load(Relaxed)
-            || self.files.as_ref().is_some_and(Files::has_unsent);
-        if requests != before || is_sending {
+        if requests != before || self.is_sending() {
             Look::Alive
         } else if self.reading.load(Relaxed) {
             Look::SlowHead
@@ -180,7 +200,7 @@ mod tests {
         assert_eq!(pulse.look(&mut seen), Look::Idle);
         pulse.note_read();
         assert_eq!(pulse.look(&mut seen), Look::SlowHead);
-        let busy = pulse.begin();
+        let busy = pulse.begin(false);
         assert_eq!(pulse.look(&mut seen), Look::Alive);
         assert_eq!(pulse.look(&mut seen), Look::Alive, "still answering");
         pulse.note_write(true);
@@ -188,7 +208,7 @@ mod tests {
         assert_eq!(pulse.look(&mut seen), Look::Alive, "the client has yet to take the end");
         pulse.note_write(false);
         assert_eq!(pulse.look(&mut seen), Look::Idle);
-        drop(pulse.begin());
+        drop(pulse.begin(false));
         assert_eq!(pulse.look(&mut seen), Look::Alive, "asked since the last look");
         assert_eq!(pulse.look(&mut seen), Look::Idle);
     }
@@ -214,7 +234,7 @@ mod tests {
     #[test]
     fn a_client_that_takes_nothing_is_given_up_and_one_that_takes_little_is_not() {
         let pulse = Pulse::new(Arc::default(), false);
-        let (_busy, mut seen) = (pulse.begin(), Seen::default());
+        let (_busy, mut seen) = (pulse.begin(false), Seen::default());
         for _ in 0..10 {
             pulse.note_write(false);
             pulse.note_write(true);

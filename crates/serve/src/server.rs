@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::{Request, Response};
 use model::Now;
 use rt::listen::{self, Listen, ListenError};
@@ -238,13 +239,30 @@ impl<H: Handler> Entrance<H> {
         async move {
             match tls {
                 None => {
-                    connection::serve(stream, client, handler, limits, counters, stopping).await
+                    connection::serve(
+                        stream,
+                        Bytes::new(),
+                        client,
+                        handler,
+                        limits,
+                        counters,
+                        stopping,
+                    )
+                    .await
                 }
                 Some(config) => {
                     let stream = handshake::accept(stream, config, &limits, &counters).await;
                     if let Some(stream) = stream {
-                        connection::serve(stream, client, handler, limits, counters, stopping)
-                            .await;
+                        connection::serve(
+                            stream,
+                            Bytes::new(),
+                            client,
+                            handler,
+                            limits,
+                            counters,
+                            stopping,
+                        )
+                        .await;
                     }
                 }
             }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
+static FREED: AtomicU64 = AtomicU64::new(0);
 
 /// Another allocator, whose allocations are counted. To be made the `#[global_allocator]`.
 #[derive(Debug)]
@@ -25,6 +26,13 @@ impl Allocated {
         Self { times: ALLOCATIONS.load(Relaxed), bytes: BYTES.load(Relaxed) }
     }
 
+    /// Bytes allocated and not given back.
+    pub fn held_bytes() -> u64 {
+        // In this order, so that what is freed meanwhile is not missing on the other side.
+        let freed = FREED.load(Relaxed);
+        BYTES.load(Relaxed).saturating_sub(freed)
+    }
+
     /// Since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
@@ -33,6 +41,10 @@ impl Allocated {
             bytes: self.bytes.saturating_sub(before.bytes),
         }
     }
+}
+
+fn count_freed(bytes: usize) {
+    FREED.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Relaxed);
 }
 
 fn count(bytes: usize) {
@@ -57,11 +69,13 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         count(new_size);
+        count_freed(layout.size());
         // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { self.0.realloc(ptr, layout, new_size) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        count_freed(layout.size());
         // SAFETY: the caller keeps the contract of this function, which is the same.
         unsafe { self.0.dealloc(ptr, layout) }
     }

@@ -1,0 +1,65 @@
+//! A server of plain HTTP/1.1 in this process, and a client that is no more than a socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serve::{Counters, Handler, Limits};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub counters: Arc<Counters>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    pub async fn start(handler: impl Handler) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let counters = Arc::new(Counters::default());
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async { stopped.await.unwrap_or_default() };
+        let (handler, limits) = (Arc::new(handler), Limits::default());
+        let serving = serve::http(listener, handler, limits, Arc::clone(&counters), shutdown);
+        Self { address, counters, stop, task: tokio::spawn(serving) }
+    }
+
+    /// A connection on which `requests` were sent.
+    pub async fn ask(&self, requests: &str) -> TcpStream {
+        let mut client = TcpStream::connect(self.address).await.unwrap();
+        client.write_all(requests.as_bytes()).await.unwrap();
+        client
+    }
+
+    /// Stops and waits until every connection has ended.
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap();
+    }
+}
+
+pub fn get(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nHost: a.example\r\n\r\n")
+}
+
+/// Reads a head, without the date.
+pub async fn head_of(client: &mut TcpStream) -> String {
+    let mut bytes = Vec::new();
+    while !bytes.ends_with(b"\r\n\r\n") {
+        bytes.push(client.read_u8().await.unwrap());
+    }
+    let head = String::from_utf8(bytes).unwrap();
+    let lines = head.trim_end().lines().filter(|line| !line.starts_with("date: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Reads `count` bytes.
+pub async fn bytes_of(client: &mut TcpStream, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    client.read_exact(&mut bytes).await.unwrap();
+    bytes
+}
