@@ -84,12 +84,14 @@ pub(crate) async fn serve<S, H>(
             }
         };
         let parts = connection.into_parts();
-        (stream, first) = (parts.io.into_inner(), parts.read_buf);
-        match end {
-            // The empty bytes would keep hyper's buffer.
-            End::Rest if first.is_empty() => first = Bytes::new(),
-            End::Rest => continue,
-            end => break end,
+        stream = parts.io.into_inner();
+        match (end, parts.read_buf) {
+            (End::Rest, unread) if unread.is_empty() => drop(unread), // it still has hyper's buffer
+            (End::Rest, unread) => {
+                first = unread;
+                continue;
+            }
+            (end, _) => break end,
         }
         tick.as_mut().reset(after(limits.head_timeout));
         tokio::select! {

@@ -1,5 +1,8 @@
 //! A server of plain HTTP/1.1 in this process, and a client that is no more than a socket.
 
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -62,4 +65,8 @@ pub async fn bytes_of(client: &mut TcpStream, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     client.read_exact(&mut bytes).await.unwrap();
     bytes
+}
+
+pub async fn send(client: &mut TcpStream, requests: &str) {
+    client.write_all(requests.as_bytes()).await.unwrap();
 }
