@@ -66,5 +66,6 @@ async fn main() {
     let folder = Arc::new(Folder(held.collect()));
     sys::limits::raise_open_files().expect("a limit");
     let listener = TcpListener::bind(&address).await.expect("a free address");
-    serve::http(listener, folder, Limits::default(), Arc::<Counters>::default(), pending()).await;
+    let counters = Arc::<Counters>::default();
+    serve::http(vec![listener.into()], folder, Limits::default(), counters, pending()).await;
 }

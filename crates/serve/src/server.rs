@@ -237,33 +237,23 @@ impl<H: Handler> Entrance<H> {
         let stopping = self.stopping.clone();
         let client = Client { address, is_secure: tls.is_some() };
         async move {
+            let first = Bytes::new();
             match tls {
                 None => {
-                    connection::serve(
-                        stream,
-                        Bytes::new(),
-                        client,
-                        handler,
-                        limits,
-                        counters,
-                        stopping,
-                    )
-                    .await
+                    connection::serve(stream, first, client, handler, limits, counters, stopping)
+                        .await;
                 }
+                // What TLS needs, a connection without it does not keep room for.
                 Some(config) => {
-                    let stream = handshake::accept(stream, config, &limits, &counters).await;
-                    if let Some(stream) = stream {
+                    let secure = async move {
+                        let stream = handshake::accept(stream, config, &limits, &counters).await;
+                        let Some(stream) = stream else { return };
                         connection::serve(
-                            stream,
-                            Bytes::new(),
-                            client,
-                            handler,
-                            limits,
-                            counters,
-                            stopping,
+                            stream, first, client, handler, limits, counters, stopping,
                         )
                         .await;
-                    }
+                    };
+                    Box::pin(secure).await;
                 }
             }
             drop(open);

@@ -27,7 +27,8 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { stopped.await.unwrap_or_default() };
         let (handler, limits) = (Arc::new(handler), Limits::default());
-        let serving = serve::http(listener, handler, limits, Arc::clone(&counters), shutdown);
+        let serving =
+            serve::http(vec![listener.into()], handler, limits, Arc::clone(&counters), shutdown);
         Self { address, counters, stop, task: tokio::spawn(serving) }
     }
 
