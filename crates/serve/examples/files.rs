@@ -8,11 +8,11 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::future::pending;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::{Request, Response, StatusCode};
+use rt::Shutdown;
 use serve::{Body, Client, Counters, FileRange, Handler, Limits, RequestBody};
 use tokio::net::TcpListener;
 
@@ -67,5 +67,6 @@ async fn main() {
     sys::limits::raise_open_files().expect("a limit");
     let listener = TcpListener::bind(&address).await.expect("a free address");
     let counters = Arc::<Counters>::default();
-    serve::http(vec![listener.into()], folder, Limits::default(), counters, pending()).await;
+    serve::http(vec![listener.into()], folder, Limits::default(), counters, Shutdown::default())
+        .await;
 }

@@ -5,17 +5,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use rt::Shutdown;
 use serve::{Counters, Handler, Limits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub struct Server {
     pub address: SocketAddr,
     pub counters: Arc<Counters>,
-    stop: oneshot::Sender<()>,
+    shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
@@ -23,13 +24,11 @@ impl Server {
     pub async fn start(handler: impl Handler) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let counters = Arc::new(Counters::default());
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async { stopped.await.unwrap_or_default() };
+        let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::default());
         let (handler, limits) = (Arc::new(handler), Limits::default());
-        let serving =
-            serve::http(vec![listener.into()], handler, limits, Arc::clone(&counters), shutdown);
-        Self { address, counters, stop, task: tokio::spawn(serving) }
+        let (listeners, stop) = (vec![listener.into()], shutdown.clone());
+        let serving = serve::http(listeners, handler, limits, Arc::clone(&counters), stop);
+        Self { address, counters, shutdown, task: tokio::spawn(serving) }
     }
 
     /// A connection on which `requests` were sent.
@@ -41,7 +40,7 @@ impl Server {
 
     /// Stops and waits until every connection has ended.
     pub async fn stop(self) {
-        self.stop.send(()).unwrap();
+        self.shutdown.drain(Duration::MAX);
         self.task.await.unwrap();
     }
 }
