@@ -1,16 +1,28 @@
 #!/usr/bin/env bash
-# One edge for the side-by-side benchmarks: release build, disk store, any Host, plain HTTP/1.1.
+# One edge for the side-by-side benchmarks: release build, disk store, any Host; HTTP/1.1 and HTTP/2
+# plain and over TLS, HTTP/3.
 #
 # usage: edge-adapter.sh start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version
-# environment: ORIGIN (host:port of the master), PORT, INST (suffix of the run folder),
-# EDGEBENCH_TMP (scratch folder). STALE and TLSPORT are accepted and change nothing: stale content
-# is served by default, and there is no TLS yet.
+# environment: ORIGIN (host:port of the master), PORT, TLSPORT, INST (suffix of the run folder),
+# EDGEBENCH_TMP (scratch folder; the certificate lies in tls/ there and is the same for all peers).
+# STALE is accepted and changes nothing: stale content is served by default.
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 bin=${CACHEBOY_BIN:-$root/target/release/cacheboy}
 run=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/run/cacheboy${INST:-}
 origin=${ORIGIN:-127.0.0.1:8000}
 port=${PORT:-8101}
+tlsport=${TLSPORT:-8201}
+tls=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/tls
+
+# The certificate as the other peers make it: whoever comes first does.
+make_certificate() {
+  if [ -f "$tls/cert.pem" ]; then return 0; fi
+  mkdir -p "$tls"
+  openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 \
+    -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1 \
+    -keyout "$tls/key.pem" -out "$tls/cert.pem" 2> /dev/null
+}
 
 write_config() {
   mkdir -p "$run/state"
@@ -39,8 +51,12 @@ state_dir = "state"
 node_map = ["file:node-map.json"]
 
 [edge]
-listen = ["127.0.0.1:$port"]
+listen = ["127.0.0.1:$port", { address = "127.0.0.1:$tlsport", tls = true, http3 = true }]
 drain_notice_s = 0
+
+[[tls.certificate]]
+chain = "$tls/cert.pem"
+key = "$tls/key.pem"
 
 [[edge.store]]
 path = "cache"
@@ -66,6 +82,7 @@ wait_gone() {
 
 start() {
   [ -x "$bin" ] || { echo "no $bin: run cargo build --release first" >&2; exit 1; }
+  make_certificate
   write_config
   ulimit -n "$(ulimit -Hn)"
   # Without the map of an earlier run, which may name another master.
@@ -110,8 +127,8 @@ case ${1:-} in
   clear) rm -rf "$run/cache" "$run/state" ;;
   pids) pids ;;
   url) echo "http://127.0.0.1:$port" ;;
-  tlsurl) ;;
-  h2) echo 0 ;;
+  tlsurl) echo "https://127.0.0.1:$tlsport" ;;
+  h2) echo 1 ;;
   disk) echo 1 ;;
   version) "$bin" --version ;;
   *)

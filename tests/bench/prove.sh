@@ -45,8 +45,6 @@ TOML
 master=$!
 "$adapter" start
 
-options=(--http "127.0.0.1:$PORT" --tree "$EDGEBENCH_TMP/tree" --pid "$("$adapter" pids)")
-if [ -n "$("$adapter" tlsurl)" ]; then
-  options+=(--https "127.0.0.1:$TLSPORT" --certificate "$EDGEBENCH_TMP/tls/cert.pem")
-fi
-"$prove" "$what" "${options[@]}" "$@"
+"$prove" "$what" --http "127.0.0.1:$PORT" --https "127.0.0.1:$TLSPORT" \
+  --certificate "$EDGEBENCH_TMP/tls/cert.pem" --tree "$EDGEBENCH_TMP/tree" \
+  --pid "$("$adapter" pids)" "$@"

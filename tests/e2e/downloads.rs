@@ -7,27 +7,14 @@ mod support;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use support::download::{LENGTH, content, done, got, put, some_of};
 use support::network::Network;
-use support::{Ran, output, until};
+use support::output;
 
-const LENGTH: usize = 24 << 20;
-
-/// A version of the file: no two blocks of any versions are the same.
-fn content(version: u32, length: usize) -> Vec<u8> {
-    let words =
-        (0..u32::try_from(length / 4).unwrap()).map(|n| n.wrapping_mul(2_654_435_761) ^ version);
-    words.flat_map(u32::to_le_bytes).collect()
-}
-
-/// Puts a file into the tree that looks old: edges keep it for a day.
-fn put(network: &Network, name: &str, bytes: &[u8]) {
-    let (new, file) = (network.tree().join(".new"), network.tree().join(name));
-    fs::write(&new, bytes).unwrap();
-    let touched = Command::new("touch").args(["-d", "2020-01-01"]).arg(&new).status().unwrap();
-    assert!(touched.success());
-    fs::rename(new, file).unwrap();
+fn url(network: &Network, edge: usize, name: &str) -> String {
+    format!("http://{}/{name}", network.edge(edge))
 }
 
 fn aria2(url: &str, folder: &Path, more: &[&str]) -> Command {
@@ -41,31 +28,6 @@ fn curl(url: &str, file: &Path, more: &[&str]) -> Command {
     let mut command = Command::new("curl");
     command.args(["-sS", "-f", "-o"]).arg(file).args(more).arg(url);
     command
-}
-
-/// Runs a client until it has got so many bytes, and ends it.
-fn some_of(command: &mut Command, folder: &Path, bytes: u64) {
-    let mut client = command.stdout(Stdio::null()).spawn().unwrap();
-    let file = folder.join("file");
-    // Blocks, not length: segments are written where they belong.
-    let taken = || std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&file).unwrap()) * 512;
-    until("the client has some of the file", || file.exists() && taken() >= bytes);
-    assert!(Command::new("kill").arg(client.id().to_string()).status().unwrap().success());
-    client.wait().unwrap();
-    assert!(fs::metadata(&file).unwrap().len() <= LENGTH as u64);
-}
-
-fn got(folder: &Path) -> Vec<u8> {
-    fs::read(folder.join("file")).unwrap()
-}
-
-#[track_caller]
-fn done(ran: &Ran) {
-    assert_eq!(ran.code, 0, "{}{}", ran.out, ran.err);
-}
-
-fn url(network: &Network, edge: usize, name: &str) -> String {
-    format!("http://{}/{name}", network.edge(edge))
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! What the end-to-end tests share.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub(crate) mod certificate;
+pub(crate) mod download;
 pub(crate) mod network;
 pub(crate) mod repository;
 pub(crate) mod stand_in;

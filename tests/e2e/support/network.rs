@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use super::{cacheboy, output, until};
+use super::{cacheboy, certificate, output, until};
 
 const FIRST: &str = r#"
 [host]
@@ -14,6 +14,10 @@ state_dir = "one"
 
 [admin]
 listen = "unix:one.sock"
+
+[[tls.certificate]]
+chain = "tls/chain.pem"
+key = "tls/key.pem"
 
 [follow]
 node_map = ["http://NET.1:7083/node-map"]
@@ -30,7 +34,7 @@ maps = "maps"
 port = 7080
 
 [edge]
-listen = ["NET.1:7080"]
+listen = ["NET.1:7080", { address = "NET.1:7443", tls = true, http3 = true }]
 drain_notice_s = 0
 
 [[edge.store]]
@@ -46,11 +50,15 @@ state_dir = "two"
 [admin]
 listen = "unix:two.sock"
 
+[[tls.certificate]]
+chain = "tls/chain.pem"
+key = "tls/key.pem"
+
 [follow]
 node_map = ["http://NET.1:7083/node-map"]
 
 [edge]
-listen = ["NET.2:7080"]
+listen = ["NET.2:7080", { address = "NET.2:7443", tls = true, http3 = true }]
 drain_notice_s = 0
 
 [[edge.store]]
@@ -106,6 +114,8 @@ pub(crate) struct Network {
     dir: tempfile::TempDir,
     /// The first three numbers of its addresses.
     net: &'static str,
+    /// The digest of the key of its edges' certificate, as browsers know it.
+    key_digest: String,
     hosts: Vec<Child>,
 }
 
@@ -124,8 +134,10 @@ impl Network {
         write("two.toml", SECOND);
         write("tree/.cacheboy-tree", "");
         write("tree/hello", "hello\n");
+        let addresses = [format!("{net}.1"), format!("{net}.2")];
+        let key_digest = certificate::make(&dir.path().join("tls"), &addresses);
         let hosts = HOSTS.map(|host| spawn(dir.path(), host)).into();
-        let network = Self { dir, net, hosts };
+        let network = Self { dir, net, key_digest, hosts };
         (0..2).for_each(|edge| network.wait_for(edge));
         network
     }
@@ -156,6 +168,21 @@ impl Network {
     /// Where an edge serves: an even number is the first, an odd one the second.
     pub(crate) fn edge(&self, number: usize) -> SocketAddr {
         format!("{}.{}:7080", self.net, number % 2 + 1).parse().unwrap()
+    }
+
+    /// Where it serves over TLS.
+    pub(crate) fn tls_edge(&self, number: usize) -> SocketAddr {
+        SocketAddr::new(self.edge(number).ip(), 7443)
+    }
+
+    /// The certificate of both edges.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.dir.path().join("tls/chain.pem")
+    }
+
+    /// The digest of its key, as browsers are told whom to trust.
+    pub(crate) fn key_digest(&self) -> &str {
+        &self.key_digest
     }
 
     /// What the master serves.
