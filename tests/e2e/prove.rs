@@ -32,7 +32,13 @@ use mixed::Mixed;
 use support::network::Network;
 
 fn edge(network: &Network) -> Edge {
-    Edge { http: network.edge(0), https: None, certificate: None, pid: None, tree: network.tree() }
+    Edge {
+        http: network.edge(0),
+        https: Some(network.tls_edge(0)),
+        certificate: Some(network.certificate()),
+        pid: None,
+        tree: network.tree(),
+    }
 }
 
 #[tokio::test]
@@ -40,7 +46,7 @@ async fn every_byte_of_mixed_requests_is_right() {
     let network = Network::start("127.80.8", "");
     let mixed = Mixed {
         edge: edge(&network),
-        ways: vec![Way::H1, Way::H1Pipelined],
+        ways: vec![Way::H1, Way::H1Pipelined, Way::Https],
         requests: 1_500,
         clients: 20,
         large_mib: 8,
