@@ -10,11 +10,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use config::{ConfigFile, HostConfig};
 use locate::Locator;
-use model::Name;
-use nodemap::{AdminMap, Finding, NodeMap};
+use model::{HostName, Name};
+use nodemap::{AdminMap, Finding, HostPattern, NodeMap};
+use rt::tls::Certificate;
 
 use crate::cli::CheckArgs;
 use crate::out::say;
+
+mod certificates;
 
 /// Nodes that a finding names at most.
 const NODES_SHOWN: usize = 12;
@@ -43,7 +46,7 @@ fn check_all(paths: &[PathBuf]) -> Vec<Outcome> {
     let mut across = Across::default();
     let mut outcomes: Vec<Outcome> = paths.iter().map(|path| check(path, &mut across)).collect();
     for (path, outcome) in paths.iter().zip(&mut outcomes) {
-        let strangers: Vec<Finding> = across.strangers(path).collect();
+        let strangers = contradictions(&across, path);
         if !strangers.is_empty() {
             let findings = outcome.as_mut().err().map(std::mem::take).unwrap_or_default();
             *outcome = Err(findings.into_iter().chain(strangers).collect());
@@ -59,13 +62,30 @@ struct Across {
     nodes: Option<BTreeSet<Name>>,
     /// Some maps could not be read, so that a node may be in those.
     unsure: bool,
-    /// Hosts with an edge, by the file they were read from.
-    edges: Vec<(PathBuf, ConfigFile, Name)>,
+    /// The hosts of the projects of all maps.
+    hosts: BTreeSet<HostName>,
+    /// Hosts with an edge.
+    edges: Vec<Edge>,
+}
+
+/// A host with an edge.
+struct Edge {
+    /// The file it was read from.
+    path: PathBuf,
+    file: ConfigFile,
+    name: Name,
+    /// Its certificates, when it speaks TLS and all can be used.
+    shown: Option<Vec<Certificate>>,
 }
 
 impl Across {
     fn note(&mut self, map: &AdminMap) {
         self.nodes.get_or_insert_default().extend(map.nodes.keys().cloned());
+        let hosts = map.projects.values().flat_map(|project| &project.hosts);
+        self.hosts.extend(hosts.filter_map(|host| match host {
+            HostPattern::Exact(name) => Some(name.clone()),
+            HostPattern::Any => None,
+        }));
     }
 
     /// The admin maps in `dir`.
@@ -81,8 +101,8 @@ impl Across {
     /// The edge in the config `path` that no map knows.
     fn strangers<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Finding> + 'a {
         let nodes = self.nodes.as_ref().filter(|_| !self.unsure);
-        let edges = self.edges.iter().filter(move |(file, _, _)| file == path);
-        edges.filter_map(move |(_, file, name)| {
+        let edges = self.edges.iter().filter(move |edge| edge.path == path);
+        edges.filter_map(move |Edge { file, name, .. }| {
             let nodes = nodes.filter(|nodes| !nodes.contains(name))?;
             let mut known: Vec<&str> = nodes.iter().take(NODES_SHOWN).map(Name::as_str).collect();
             if nodes.len() > NODES_SHOWN {
@@ -95,6 +115,15 @@ impl Across {
             ))
         })
     }
+}
+
+/// Everything that the maps say against what stands in `path`.
+fn contradictions(across: &Across, path: &Path) -> Vec<Finding> {
+    let edges = across.edges.iter().filter(|edge| edge.path == path);
+    let uncovered = edges.filter_map(|edge| {
+        certificates::uncovered(&edge.file, edge.shown.as_deref()?, &across.hosts)
+    });
+    across.strangers(path).chain(uncovered).collect()
 }
 
 fn check(path: &Path, across: &mut Across) -> Outcome {
@@ -130,6 +159,7 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     let file = ConfigFile::open(path)?;
     let config = file.config()?;
     let mut findings = databases(&file, &config);
+    let shown = certificates::read(&file, &config.certificates, rt::clock::now(), &mut findings);
     if let Some(health) = &config.health
         && let Err(in_maps) = across.maps(&health.maps)
     {
@@ -153,8 +183,9 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     ];
     let roles: Vec<_> = roles.iter().filter(|(_, has)| *has).map(|(role, _)| *role).collect();
     let summary = format!("host {} with {}", config.host.name, roles.join(", "));
-    if config.edge.is_some() {
-        across.edges.push((path.to_owned(), file, config.host.name));
+    if let Some(edge) = config.edge {
+        let shown = shown.filter(|_| edge.listen.iter().any(|listen| listen.tls));
+        across.edges.push(Edge { path: path.to_owned(), file, name: config.host.name, shown });
     }
     if findings.is_empty() { Ok(summary) } else { Err(findings) }
 }

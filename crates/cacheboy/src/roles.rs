@@ -63,12 +63,17 @@ pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
     })?;
     let _own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
     let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
-    let certificates = certificates(&config).context("TLS cannot be spoken")?;
-    let context = Context { certificates, ..Context::new(config.host.name.clone(), state_dir) };
+    let mut context = Context::new(config.host.name.clone(), state_dir);
+    context.certificates = certificates(&config, &context).context("TLS cannot be spoken")?;
     let shutdown = context.shutdown.clone();
     // Only an edge is steered to, and has transfers that are worth waiting for.
     let pace = config.edge.as_ref().map_or_else(Pace::default, |edge| edge.pace);
     tokio::spawn(signals.conduct(shutdown.clone(), pace));
+    if let Some(certificates) = context.certificates.clone() {
+        let shown = certificates.clone();
+        context.status.set("certificates", move || shown.status());
+        tokio::spawn(certificates.keep(shutdown.clone()));
+    }
     if let Some(listen) = config.admin.clone() {
         admin::start(listen, context.metrics.clone(), context.status.clone(), shutdown.clone())
             .await?;
@@ -104,13 +109,13 @@ fn only(mut config: HostConfig, play: Play, path: &Path) -> Result<HostConfig> {
 }
 
 /// The certificates, where a listener of the roles that are played needs them.
-fn certificates(config: &HostConfig) -> Result<Option<Certificates>> {
+fn certificates(config: &HostConfig, context: &Context) -> Result<Option<Certificates>> {
     let listeners = config.edge.iter().flat_map(|edge| &edge.listen);
     let mut listeners = listeners.chain(config.master.iter().flat_map(|master| &master.listen));
     if !listeners.any(|listen| listen.tls) {
         return Ok(None);
     }
-    Ok(Some(Certificates::load(&config.certificates)?))
+    Ok(Some(Certificates::load(&config.certificates, &context.state_dir, &context.metrics)?))
 }
 
 type Roles = JoinSet<(&'static str, Result<()>)>;

@@ -92,9 +92,13 @@ impl ConfigFile {
 
     /// A finding on what the value of a key names, at the line of the key.
     pub fn finding(&self, keys: &[&str], problem: String, remedy: String) -> Finding {
+        self.finding_of(&KeyPath::of(keys), problem, remedy)
+    }
+
+    /// The same for a path that leads through a list.
+    pub fn finding_of(&self, path: &KeyPath, problem: String, remedy: String) -> Finding {
         let document = Document::parse(&self.path, &self.text);
-        let path = KeyPath::of(keys);
-        let line = document.line_of(&path, 0).unwrap_or_default();
+        let line = document.line_of(path, 0).unwrap_or_default();
         Finding { file: self.path.clone(), line, key: path.to_string(), problem, remedy }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use model::{Dice, Now};
+use ring::rand::{SecureRandom, SystemRandom};
 
 /// Reads both clocks.
 #[allow(clippy::disallowed_methods, reason = "this is the one place")]
@@ -13,6 +14,13 @@ pub fn now() -> Now {
     let mono_ns = u64::try_from(START.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { mono_ns, wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX) }
+}
+
+/// Random bytes that nobody can guess, for keys; `None` when the system has none to give.
+pub fn secret<const N: usize>() -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Dice seeded by the system.

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The file of a folder that is locked while somebody has the folder. Empty, and left where it is.
@@ -10,6 +11,15 @@ const LOCK_FILE: &str = "lock";
 /// Writes `bytes` to `path` so that a reader, or a start after a crash, finds the old content or
 /// the new, never a part: temporary file beside it, fsync, rename, fsync of the folder.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, bytes, None)
+}
+
+/// The same for what nobody but the owner may read: mode 0600 from the first byte on.
+pub fn write_atomic_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    write_with(path, bytes, Some(0o600))
+}
+
+fn write_with(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
@@ -21,6 +31,9 @@ pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let temporary = folder.join(temporary);
     let written = (|| {
         let mut file = File::create(&temporary)?;
+        if let Some(mode) = mode {
+            file.set_permissions(fs::Permissions::from_mode(mode))?;
+        }
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&temporary, path)

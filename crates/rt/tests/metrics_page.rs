@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use rt::metrics::{Kind, Metric, dns, edge, health, host, master};
+use rt::metrics::{Kind, Metric, dns, edge, health, host, master, tls};
 
 const HEAD: &str = "# Metrics\n\n\
     Every process shows these at `/metrics` of its `[admin]` listener, in Prometheus text format.\n\
@@ -28,6 +28,7 @@ fn section(page: &mut String, title: &str, table: &[Metric]) {
 fn the_page_is_the_tables() {
     let mut page = HEAD.to_owned();
     section(&mut page, "Every host", host::ALL);
+    section(&mut page, "Hosts that speak TLS", tls::ALL);
     section(&mut page, "dns", dns::ALL);
     section(&mut page, "edge", edge::ALL);
     section(&mut page, "health", health::ALL);

@@ -14,6 +14,7 @@ pub mod edge;
 pub mod health;
 pub mod host;
 pub mod master;
+pub mod tls;
 
 /// A counter with its labels resolved.
 pub type Counter = prometheus::IntCounter;
@@ -62,7 +63,7 @@ macro_rules! metrics {
 pub(crate) use metrics;
 
 /// The table of every host, then that of each role, in the order of the manual.
-const TABLES: [&[Metric]; 5] = [host::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL];
+const TABLES: [&[Metric]; 6] = [host::ALL, tls::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL];
 
 /// Every metric of every role, in the order of the manual.
 pub fn all() -> impl Iterator<Item = &'static Metric> {

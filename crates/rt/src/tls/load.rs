@@ -1,9 +1,11 @@
 //! One certificate: PEM files to a chain with its key, its names and its dates.
 
-use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::{fs, io};
 
+use model::time::utc;
 use rustls::InconsistentKeys;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
@@ -122,6 +124,20 @@ impl Certificate {
         })
     }
 
+    /// What it is called in metrics: its first name, or its file where it has none.
+    pub fn first_name(&self) -> &str {
+        self.names.first().map_or_else(|| self.files.chain.to_str().unwrap_or("?"), String::as_str)
+    }
+
+    pub(super) fn status(&self) -> serde_json::Value {
+        serde_json::json!({
+            "chain": self.files.chain.display().to_string(),
+            "names": self.names,
+            "not_before": utc(millis(self.not_before_s)),
+            "not_after": utc(millis(self.not_after_s)),
+        })
+    }
+
     /// Whether a client that asks for `name` (in lower case) may be shown this certificate
     /// (RFC 9525 section 6.3: a wildcard stands for exactly one label).
     pub fn covers(&self, name: &str) -> bool {
@@ -131,6 +147,16 @@ impl Certificate {
             None => own == name,
         })
     }
+}
+
+/// Whether others than the owner and group of a key may read it.
+pub fn is_open_to_others(key: &Path) -> bool {
+    fs::metadata(key).is_ok_and(|found| found.permissions().mode() & 0o007 != 0)
+}
+
+/// Unix time in milliseconds; nothing before 1970.
+fn millis(seconds: i64) -> u64 {
+    u64::try_from(seconds).unwrap_or(0).saturating_mul(1000)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {

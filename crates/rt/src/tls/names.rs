@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustls::SignatureScheme;
-use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::Certificate;
@@ -49,7 +48,8 @@ impl ByName {
         self.exact.get(&name).or_else(|| self.wildcard.get(name.split_once('.')?.1))
     }
 
-    fn choose(
+    /// The one to be shown to a client that asks for `name` and understands `schemes`.
+    pub(super) fn choose(
         &self,
         name: Option<&str>,
         schemes: &[SignatureScheme],
@@ -57,11 +57,5 @@ impl ByName {
         let keys = self.of(name)?;
         let understood = keys.iter().find(|key| key.key.choose_scheme(schemes).is_some());
         understood.or(keys.first())
-    }
-}
-
-impl ResolvesServerCert for ByName {
-    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.choose(hello.server_name(), hello.signature_schemes()).cloned()
     }
 }
