@@ -1,5 +1,5 @@
-//! Bytes to clients: HTTP/1.1 connections, response bodies from memory and from files, and the
-//! real disk under a store. Used by edge and master alike.
+//! Bytes to clients: connections in HTTP/1.1, 2 and 3, response bodies from memory and from files,
+//! and the real disk under a store. Used by edge and master alike.
 //!
 //! - [`http`] accepts connections, hands each request to a [`Handler`] and sends what it answers,
 //!   within [`Limits`]; what goes wrong on the wire is counted in [`Counters`]. One task a
@@ -12,22 +12,28 @@
 //! Invariants
 //! - A body that cannot go on is visibly broken off: the connection ends before the announced
 //!   length (or before the last chunk), never after fewer bytes that look whole.
-//! - A connection holds in memory at most [`Limits::head_bytes_max`] of a request and one chunk of
-//!   256 KiB beyond 64 KiB of a response, however slow its client is.
-//! - A connection on which nothing is asked holds no buffers.
+//! - A response of HTTP/2 that cannot go on ends with RST_STREAM, never with END_STREAM.
+//! - A connection of HTTP/1.1 holds in memory at most [`Limits::head_bytes_max`] of a request and one
+//!   chunk of 256 KiB beyond 64 KiB of a response, however slow its client is; one of HTTP/2 a little
+//!   more, whatever the number of its streams.
+//! - A connection of HTTP/1.1 on which nothing is asked holds no buffers.
 //! - What is not HTTP is answered with 400 (431 when too large) and closed.
 //!
-//! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112.
+//! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112, RFC 9113, RFC 9218.
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
 mod body;
 mod chunk;
 mod connection;
+mod date;
 pub mod disk;
+mod entry;
 mod file_range;
+mod h2;
 pub mod h3;
 mod handshake;
 mod io;
+mod priority;
 mod pulse;
 mod request;
 mod server;

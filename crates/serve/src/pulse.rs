@@ -7,8 +7,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use rt::clock;
-
 use crate::body::BodyError;
 use crate::chunk::Files;
 use crate::server::Counters;
@@ -109,10 +107,7 @@ impl Pulse {
         if is_endless {
             self.cut_short.store(true, Relaxed);
         }
-        if let Some(more) = self.counters.note_broken_off(clock::now()) {
-            let error: &dyn std::error::Error = error;
-            tracing::warn!(error, more, "a response was broken off");
-        }
+        self.counters.broke_off(error);
     }
 
     /// Whether the client would take the end of the connection for the end of a body that has none.

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use bytes::Bytes;
 use hyper::{Request, Response};
 use model::Now;
+use rt::clock;
 use rt::listen::{self, Listen, ListenError};
 use rt::tls::Certificates;
 use rt::{Phase, Shutdown};
@@ -18,10 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
-use crate::{Body, Client, RequestBody, connection, handshake};
-
-/// What is spoken over TLS, the best first.
-const ALPN: [&[u8]; 1] = [b"http/1.1"];
+use crate::entry::{self, ALPN};
+use crate::{Body, BodyError, Client, RequestBody};
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
@@ -119,6 +117,14 @@ pub struct Counters {
     pub timeouts: AtomicU64,
     /// Connections closed because the client took nothing of its response for too long.
     pub stalled: AtomicU64,
+    /// Of the connections, those in HTTP/2.
+    pub h2_connections: AtomicU64,
+    /// Of the requests, those in HTTP/2.
+    pub h2_requests: AtomicU64,
+    /// Responses in HTTP/2 that the client did not want to its end.
+    pub h2_resets: AtomicU64,
+    /// Connections in HTTP/2 ended for frames that cost much and ask for nothing.
+    pub h2_floods: AtomicU64,
     /// Responses broken off because their body could not go on.
     pub broken_off: AtomicU64,
     /// Connections cut because their time after the last new one was over.
@@ -145,6 +151,14 @@ impl Counters {
                 return;
             }
             freed.await;
+        }
+    }
+
+    /// A response was broken off: counted, and logged now and then.
+    pub(crate) fn broke_off(&self, error: &BodyError) {
+        if let Some(more) = self.note_broken_off(clock::now()) {
+            let error: &dyn std::error::Error = error;
+            tracing::warn!(error, more, "a response was broken off");
         }
     }
 
@@ -237,22 +251,12 @@ impl<H: Handler> Entrance<H> {
         let stopping = self.stopping.clone();
         let client = Client { address, is_secure: tls.is_some() };
         async move {
-            let first = Bytes::new();
             match tls {
-                None => {
-                    connection::serve(stream, first, client, handler, limits, counters, stopping)
-                        .await;
-                }
+                None => entry::plain(stream, client, handler, limits, counters, stopping).await,
                 // What TLS needs, a connection without it does not keep room for.
                 Some(config) => {
-                    let secure = async move {
-                        let stream = handshake::accept(stream, config, &limits, &counters).await;
-                        let Some(stream) = stream else { return };
-                        connection::serve(
-                            stream, first, client, handler, limits, counters, stopping,
-                        )
-                        .await;
-                    };
+                    let secure =
+                        entry::tls(stream, config, client, handler, limits, counters, stopping);
                     Box::pin(secure).await;
                 }
             }

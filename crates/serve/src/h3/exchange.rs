@@ -9,7 +9,6 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::{Buf, Bytes};
 use h3::error::{Code, StreamError};
@@ -27,7 +26,7 @@ use super::content::{Content, announced};
 use super::flow::Unsent;
 use super::quic::{Connection, Handle, Sender, Sending};
 use crate::server::Handler;
-use crate::{Body, BodyError, Client, RequestBody};
+use crate::{Body, BodyError, Client, RequestBody, date};
 
 /// Fields that speak of an HTTP/1.1 connection: a request with one is malformed, and a response has
 /// none (RFC 9114 section 4.2).
@@ -240,9 +239,7 @@ fn complete(status: StatusCode, method: &Method, headers: &mut HeaderMap, body: 
         headers.remove(name);
     }
     if !headers.contains_key(DATE) {
-        let now = UNIX_EPOCH.checked_add(Duration::from_millis(clock::now().wall_ms));
-        let date = httpdate::fmt_http_date(now.unwrap_or(UNIX_EPOCH));
-        headers.extend(HeaderValue::try_from(date).ok().map(|date| (DATE, date)));
+        headers.insert(DATE, date::header(clock::now()));
     }
     if let Some(length) = body.size_hint().exact()
         && may_have_body(status)
@@ -278,10 +275,7 @@ fn note<H: Handler>(shared: &Shared<H>, sending: &Sending, broken: &Broken) -> O
         }
         Broken::Body(error) => {
             sending.reset(Code::H3_INTERNAL_ERROR);
-            if let Some(more) = shared.counters.note_broken_off(clock::now()) {
-                let error: &dyn std::error::Error = error;
-                tracing::warn!(error, more, "a response was broken off");
-            }
+            shared.counters.broke_off(error);
             Outcome::Refused
         }
     }

@@ -1,0 +1,246 @@
+//! One request of an HTTP/2 connection and its response.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Poll, ready};
+
+use ::h2::server::SendResponse;
+use ::h2::{Reason, RecvStream, SendStream};
+use bytes::{Buf, Bytes};
+use http::response::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body::Body as _;
+use rt::clock;
+
+use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
+use crate::server::{Counters, Handler};
+use crate::{Body, BodyError, Client, RequestBody, date};
+
+/// After a wait for the client's window a body asks for so much of it: when it is small, whoever
+/// asks next finds some of it left.
+const PART_BYTES_NARROW: usize = 16 * 1024;
+
+/// What all exchanges of a connection need.
+pub(crate) struct Answering<H> {
+    pub(crate) handler: Arc<H>,
+    pub(crate) client: Client,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) turns: Arc<Turns>,
+}
+
+/// Why an exchange ended early.
+enum Broken {
+    /// By the client: it reset the stream, or the connection has ended.
+    Gone,
+    /// The body cannot go on.
+    Body(BodyError),
+}
+
+impl<H: Handler> Answering<H> {
+    /// Answers one request. Dropped, it resets the stream.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        request: Request<RecvStream>,
+        mut respond: SendResponse<Given>,
+    ) {
+        self.counters.requests.fetch_add(1, Relaxed);
+        self.counters.h2_requests.fetch_add(1, Relaxed);
+        let is_head = request.method() == Method::HEAD;
+        let priority = Priority::of(request.headers());
+        let length = content_length(request.headers());
+        let request = request.map(|content| RequestBody::h2(content, length));
+        let mut handled = pin!(self.handler.handle(request, self.client));
+        let response = poll_fn(|cx| {
+            if let Poll::Ready(response) = handled.as_mut().poll(cx) {
+                return Poll::Ready(Some(response));
+            }
+            respond.poll_reset(cx).map(|_| None)
+        });
+        let Some(response) = response.await else {
+            self.counters.h2_resets.fetch_add(1, Relaxed);
+            return;
+        };
+        let (mut head, body) = response.into_parts();
+        let length = body.size_hint().exact();
+        complete(&mut head, is_head, length);
+        let has_no_body = is_head || is_bodyless(head.status) || body.is_end_stream();
+        let mut stream = match respond.send_response(Response::from_parts(head, ()), has_no_body) {
+            Ok(stream) => stream,
+            Err(error) => {
+                tracing::debug!(%error, "a response cannot be sent");
+                return respond.send_reset(Reason::INTERNAL_ERROR);
+            }
+        };
+        if has_no_body {
+            return;
+        }
+        let turn = self.turns.enter(stream.stream_id().as_u32(), priority.with_length(length));
+        match pour(body, &mut stream, &turn).await {
+            Ok(()) => {}
+            Err(Broken::Gone) => {
+                self.counters.h2_resets.fetch_add(1, Relaxed);
+            }
+            Err(Broken::Body(error)) => {
+                // Never END_STREAM: half a body must not look like a whole one.
+                stream.send_reset(Reason::INTERNAL_ERROR);
+                self.counters.broke_off(&error);
+            }
+        }
+    }
+}
+
+/// What a request announces. The h2 crate has refused what is no number.
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+}
+
+/// Responses that have no body by their status (RFC 9110 section 6.4.1).
+fn is_bodyless(status: StatusCode) -> bool {
+    status.is_informational()
+        || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
+}
+
+/// Fields of a connection, which HTTP/2 does not know (RFC 9113 section 8.2.2).
+const OF_CONNECTIONS: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+];
+
+/// The fields that the connection adds, or takes away.
+fn complete(head: &mut Parts, is_head: bool, length: Option<u64>) {
+    let fields = &mut head.headers;
+    for name in &OF_CONNECTIONS {
+        fields.remove(name);
+    }
+    if !fields.contains_key(header::DATE) {
+        fields.insert(header::DATE, date::header(clock::now()));
+    }
+    let length = length.filter(|bytes| !(is_bodyless(head.status) || is_head && *bytes == 0));
+    if let Some(bytes) = length
+        && !fields.contains_key(header::CONTENT_LENGTH)
+    {
+        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
+    }
+}
+
+/// Sends a body, part by part: each when it is its turn and the client has room for it.
+async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Result<(), Broken> {
+    let mut body = Pin::new(&mut body);
+    // What the body gave and the client has no room for yet.
+    let mut chunk = Bytes::new();
+    let mut ask = PART_BYTES;
+    loop {
+        poll_fn(|cx| {
+            let turn = turn.poll(cx);
+            if turn.is_pending() && stream.capacity() > 0 {
+                stream.reserve_capacity(0); // who has the turn may need it
+            }
+            or_reset(turn, stream, cx)
+        })
+        .await?;
+        let wanted = if chunk.is_empty() { ask } else { ask.min(chunk.len()) };
+        stream.reserve_capacity(wanted);
+        let mut waited = false;
+        let room = poll_fn(|cx| poll_room(stream, turn, &mut waited, cx)).await?;
+        if chunk.is_empty() {
+            let mut polled = poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await;
+            if polled.is_pending() {
+                // Others may have the room in the meantime.
+                stream.reserve_capacity(0);
+                turn.is_quiet();
+                polled = Poll::Ready(
+                    poll_fn(|cx| or_reset(body.as_mut().poll_frame(cx), stream, cx)).await?,
+                );
+            }
+            let Poll::Ready(frame) = polled else { continue };
+            match frame.transpose().map_err(Broken::Body)?.map(|frame| frame.into_data()) {
+                // In memory already, so this copies nothing.
+                Some(Ok(mut data)) => chunk = data.copy_to_bytes(data.remaining()),
+                Some(Err(_)) => continue, // trailers: our bodies have none
+                None => return give(stream, turn, Bytes::new(), true),
+            }
+        }
+        let room = room.min(stream.capacity());
+        ask = if waited { PART_BYTES_NARROW } else { PART_BYTES };
+        let part = chunk.split_to(room.min(chunk.len()));
+        if part.is_empty() {
+            continue;
+        }
+        let is_last = chunk.is_empty() && body.is_end_stream();
+        give(stream, turn, part, is_last)?;
+        if is_last {
+            return Ok(());
+        }
+    }
+}
+
+fn give(
+    stream: &mut SendStream<Given>,
+    turn: &Turn,
+    bytes: Bytes,
+    is_last: bool,
+) -> Result<(), Broken> {
+    let held = turn.give(bytes.len());
+    stream.send_data(Given { bytes, held }, is_last).map_err(|_| Broken::Gone)
+}
+
+/// Ready when the client takes more of this response: the bytes of it.
+fn poll_room(
+    stream: &mut SendStream<Given>,
+    turn: &Turn,
+    waited: &mut bool,
+    cx: &mut Context<'_>,
+) -> Poll<Result<usize, Broken>> {
+    loop {
+        let room = stream.capacity();
+        if room > 0 {
+            return or_reset(Poll::Ready(room), stream, cx);
+        }
+        match stream.poll_capacity(cx) {
+            Poll::Ready(Some(Ok(_))) => {}
+            Poll::Ready(_) => return Poll::Ready(Err(Broken::Gone)),
+            Poll::Pending => break,
+        }
+    }
+    *waited = true;
+    turn.waits();
+    or_reset(Poll::Pending, stream, cx)
+}
+
+/// What was polled, unless the client has reset the stream.
+fn or_reset<T>(
+    polled: Poll<T>,
+    stream: &mut SendStream<Given>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<T, Broken>> {
+    if stream.poll_reset(cx).is_ready() {
+        return Poll::Ready(Err(Broken::Gone));
+    }
+    Poll::Ready(Ok(ready!(polled)))
+}
+
+/// Bytes given to the codec, in the account of their connection until they are written.
+pub(crate) struct Given {
+    bytes: Bytes,
+    held: Held,
+}
+
+impl Buf for Given {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.bytes.advance(bytes);
+        self.held.wrote(bytes);
+    }
+}
