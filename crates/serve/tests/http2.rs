@@ -18,6 +18,7 @@ use h2::client::SendRequest;
 use h2::{Reason, RecvStream};
 use http::{Method, Request, Response};
 use http_body_util::BodyExt;
+use rt::Shutdown;
 use serve::{Body, BodyError, Client, Counters, Handler, Limits, Piece, RequestBody, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -100,7 +101,7 @@ impl Handler for Site {
 struct Server {
     address: SocketAddr,
     counters: Arc<Counters>,
-    stop: Option<oneshot::Sender<()>>,
+    shutdown: Shutdown,
     task: JoinHandle<()>,
 }
 
@@ -109,16 +110,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let counters = Arc::new(Counters::default());
-        let (stop, stopped) = oneshot::channel();
-        let shutdown = async { stopped.await.unwrap_or_default() };
-        let serving = serve::http(
-            vec![listener.into()],
-            Arc::new(handler),
-            limits,
-            counters.clone(),
-            shutdown,
-        );
-        Self { address, counters, stop: Some(stop), task: tokio::spawn(serving) }
+        let shutdown = Shutdown::default();
+        let (handler, stop) = (Arc::new(handler), shutdown.clone());
+        let listeners = vec![listener.into()];
+        let serving = serve::http(listeners, handler, limits, counters.clone(), stop);
+        Self { address, counters, shutdown, task: tokio::spawn(serving) }
     }
 
     /// A client, and the end of its connection.
@@ -255,10 +251,10 @@ async fn shutdown_finishes_what_runs_and_takes_nothing_new() {
     let (more, receive) = mpsc::unbounded_channel();
     let (dropped, _) = oneshot::channel();
     let site = Site { never: Some(Never(receive, dropped)).into() };
-    let mut server = Server::start(site, Limits::default()).await;
+    let server = Server::start(site, Limits::default()).await;
     let (mut client, connection) = server.connect().await;
     let body = ask(&mut client, request(Method::GET, "/never")).await.into_body();
-    server.stop.take().unwrap().send(()).unwrap();
+    server.shutdown.drain(Duration::MAX);
     // The client learns of it with a GOAWAY, whereupon its requests fail.
     while client.clone().ready().await.is_ok() {
         let asked = client.send_request(request(Method::GET, "/hello"), true);
