@@ -157,6 +157,9 @@ async fn digest(object: &Arc<Object>) -> Option<ContentDigest> {
 fn read(mut hasher: ContentHasher, extent: &Extent) -> Option<ContentHasher> {
     let mut bytes = vec![0; usize::try_from(extent.len).ok()?];
     extent.file.read_exact_at(&mut bytes, extent.offset).ok()?;
+    if !extent.representation.still_holds(extent.at, extent.len) {
+        return None;
+    }
     hasher.update(&bytes);
     Some(hasher)
 }

@@ -12,9 +12,10 @@ use http::Response;
 use http_cache::{CacheStatus, Forward, Plan, Request};
 use model::{Completion, Now};
 use rt::metrics::Counter;
-use serve::{Body, BodyError, Piece, Source};
+use serve::{Body, BodyError, FileRange, Piece, Source};
 
 use crate::filling::Filling;
+use crate::hand_over::Rest;
 use crate::past::Past;
 use crate::reader::Reader;
 use crate::rules::PathRules;
@@ -26,6 +27,8 @@ const COPY_BYTES_MAX: usize = 64 << 10;
 const EXTENT_BYTES_MAX: u64 = 64 << 20;
 /// The same in blocks while the object is being filled for this client.
 const FILLING_BLOCKS_MAX: u64 = 2;
+/// Blocks larger than this are not read into memory whole after a hand-over: the successor has them.
+const CHECKED_BYTES_MAX: u32 = 1 << 20;
 /// How often one block may turn out to be lost (evicted, corrupt) under one reader.
 const LOSSES_MAX: u32 = 3;
 
@@ -92,7 +95,7 @@ pub(crate) async fn deliver(
                 reader: kept,
                 past: None,
                 reading: None,
-                sent: edge.counters.sent.clone(),
+                sent: Some(edge.counters.sent.clone()),
             };
             Body::stream(delivery, Some(length))
         }
@@ -105,7 +108,7 @@ pub(crate) async fn deliver(
 
 /// A body that can be handed over as it is: nothing, what is in memory, or one run of a file. All of
 /// it is held and none of it in doubt.
-fn at_once(edge: &Edge, object: &Object, pieces: &[http_cache::Piece]) -> Option<Body> {
+fn at_once(edge: &Arc<Edge>, object: &Arc<Object>, pieces: &[http_cache::Piece]) -> Option<Body> {
     let range = match pieces {
         [] => return Some(Body::empty()),
         [http_cache::Piece::Content(range)] => range.clone(),
@@ -120,11 +123,28 @@ fn at_once(edge: &Edge, object: &Object, pieces: &[http_cache::Piece]) -> Option
         None if rep.wants_memory() || len > EXTENT_BYTES_MAX => return None,
         None => {
             let extent = rep.extent(range.start, len).filter(|extent| extent.len == len)?;
-            Body::file(extent.into())
+            let rest = Rest { edge: Arc::clone(edge), object: Arc::clone(object) };
+            Body::file(FileRange::from(extent).or_from(Arc::new(rest)))
         }
     };
     edge.counters.sent.inc_by(len);
     Some(body)
+}
+
+/// What is left of a response that was to come from a file, when the stores were handed over: from
+/// blocks that are looked at again, and from the successor. Its bytes are counted already.
+pub(crate) fn rest(edge: &Arc<Edge>, object: &Arc<Object>, range: Range<u64>) -> Body {
+    let length = range.end.saturating_sub(range.start);
+    let delivery = Delivery {
+        edge: Arc::clone(edge),
+        object: Arc::clone(object),
+        pieces: [http_cache::Piece::Content(range)].into(),
+        reader: None,
+        past: None,
+        reading: None,
+        sent: None,
+    };
+    Body::stream(delivery, Some(length))
 }
 
 /// Begins the completion of what is held in part, when it is due.
@@ -172,7 +192,8 @@ struct Delivery {
     past: Option<Past>,
     /// The block its reader was last said to read.
     reading: Option<u32>,
-    sent: Counter,
+    /// `None`: its bytes are counted already.
+    sent: Option<Counter>,
 }
 
 impl Source for Delivery {
@@ -197,7 +218,9 @@ impl Source for Delivery {
                 return Some(Err(BodyError::source(why)));
             }
         };
-        self.sent.inc_by(len);
+        if let Some(sent) = &self.sent {
+            sent.inc_by(len);
+        }
         let left = range.start.saturating_add(len)..range.end;
         if left.start >= left.end {
             self.pieces.pop_front();
@@ -218,6 +241,14 @@ impl Delivery {
             None => match self.stored(range.clone()).await {
                 Ok(found) => return Ok(found),
                 Err(why) => {
+                    let why = if self.edge.is_handed_over() {
+                        if let Some(found) = self.kept(range.clone()) {
+                            return Ok(found);
+                        }
+                        Failure::Disk
+                    } else {
+                        why
+                    };
                     // The fill goes on without this client.
                     let reader = self.reader.take();
                     let filling = reader.map_or_else(
@@ -243,6 +274,17 @@ impl Delivery {
             None => EXTENT_BYTES_MAX,
         };
         for _ in 0..=LOSSES_MAX {
+            if self.object.rep.is_handed_over() {
+                if let Some(found) = self.remembered(range.clone()).await {
+                    return Ok(found);
+                }
+                // Perhaps it is coming in.
+                let reader = self.reader.as_ref().ok_or(Failure::Disk)?;
+                if let Some(bytes) = reader.bytes(range.start, until, copy_max(len)).await? {
+                    return Ok(counted(bytes));
+                }
+                continue;
+            }
             self.prepare(block).await;
             if let Some(body) = self.object.rep.memory() {
                 return Ok(counted(slice(&body, range)));
@@ -255,7 +297,9 @@ impl Delivery {
                     reader.note_at(block..until);
                 }
                 let len = extent.len;
-                return Ok((Piece::File(extent.into()), len));
+                let (edge, object) = (Arc::clone(&self.edge), Arc::clone(&self.object));
+                let file = FileRange::from(extent).or_from(Arc::new(Rest { edge, object }));
+                return Ok((Piece::File(file), len));
             }
             if self.object.rep.has(block) {
                 // Came between the two looks, or its file cannot be opened.
@@ -269,6 +313,35 @@ impl Delivery {
             }
         }
         Err(Failure::Disk)
+    }
+
+    /// The next bytes of `range` as this process has them after the hand-over: from memory, or from
+    /// a block that was read whole and is as it was stored.
+    async fn remembered(&self, range: Range<u64>) -> Option<(Piece, u64)> {
+        if let Some(body) = self.object.rep.memory() {
+            return Some(counted(slice(&body, range)));
+        }
+        let block = geometry(&self.object).block_of(range.start);
+        let rep = Arc::clone(&self.object.rep);
+        if !rep.has(block) || rep.block_bytes() > CHECKED_BYTES_MAX {
+            return None;
+        }
+        let read = tokio::task::spawn_blocking(move || rep.read_checked(block)).await;
+        Some(self.within(block, &read.ok()??, range))
+    }
+
+    /// The next bytes of `range` from a block that came in when the stores were handed over.
+    fn kept(&self, range: Range<u64>) -> Option<(Piece, u64)> {
+        let block = geometry(&self.object).block_of(range.start);
+        let bytes = self.reader.as_ref()?.filling().kept(block)?;
+        Some(self.within(block, &bytes, range))
+    }
+
+    /// What a block has of `range`.
+    fn within(&self, block: u32, bytes: &Bytes, range: Range<u64>) -> (Piece, u64) {
+        let start = geometry(&self.object).start_of(block);
+        let at = |offset: u64| offset.saturating_sub(start);
+        counted(slice(bytes, at(range.start)..at(range.end)))
     }
 
     /// Off the workers: the first use of a block after a start compares its checksum, and a small

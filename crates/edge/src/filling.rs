@@ -47,6 +47,8 @@ pub(crate) struct State {
     brought: Vec<MasterId>,
     /// The answer that could not be stored, where no other may take its place.
     rest: Option<Rest>,
+    /// Blocks that came in when the stores had just been handed over.
+    kept: HashMap<u32, Bytes>,
 }
 
 /// Where the next bytes of a run go.
@@ -137,6 +139,7 @@ impl Filling {
             clients: 0,
             brought: Vec::new(),
             rest: None,
+            kept: HashMap::new(),
         };
         let unstorable_until_ns = memo.unstorable_until_ns();
         let filling = Arc::new(Self {
@@ -385,6 +388,20 @@ impl Filling {
         }
     }
 
+    /// A full block can go to nobody but those who wait for it: the stores were handed over.
+    pub(crate) fn keep(&self, block: u32) {
+        let mut state = self.lock();
+        if let Some(slot) = state.slots.get(&block) {
+            let bytes = slot.take();
+            state.kept.insert(block, bytes);
+        }
+    }
+
+    /// Such a block.
+    pub(crate) fn kept(&self, block: u32) -> Option<Bytes> {
+        self.lock().kept.get(&block).cloned()
+    }
+
     /// The answer that could not be stored, for a client that has everything before `at`.
     pub(crate) fn take_rest(&self, at: u64) -> Option<Rest> {
         self.lock().rest.take_if(|rest| rest.at <= at)
@@ -476,6 +493,9 @@ impl Around for Surroundings<'_> {
     }
 
     fn choose(&mut self, tried: &[MasterId]) -> Option<Chosen> {
+        if self.filling.edge.is_handed_over() {
+            return None;
+        }
         let object = self.filling.conditions.as_ref().map(|_| &self.filling.object)?;
         object.project.chosen(self.now, &object.key, object.home(), tried)
     }

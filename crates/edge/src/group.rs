@@ -107,6 +107,14 @@ impl Groups {
         }
     }
 
+    /// Ends all groups: another process looks at their members.
+    pub(crate) fn end_all(&self) {
+        for (_, former) in self.lock().drain() {
+            former.is_over.store(true, Relaxed);
+            former.wake.notify_one();
+        }
+    }
+
     /// A request may have changed a member: what snapshots have of it is void (RFC 9111 section 4.4).
     pub(crate) fn handle_changed(&self, project: &Project, target: &Target) {
         if let Some((name, _)) = project.rules(target).group() {

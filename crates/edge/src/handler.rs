@@ -49,12 +49,16 @@ const CHANGES_MAX: u32 = 5;
 
 /// Answers clients.
 #[derive(Debug)]
-pub(crate) struct Front(pub(crate) Arc<Edge>);
+pub(crate) struct Front {
+    pub(crate) edge: Arc<Edge>,
+    /// They are clients of the process that had the stores before, which bears the same name.
+    pub(crate) is_for_former: bool,
+}
 
 impl Handler for Front {
     async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
-        let edge = &self.0;
-        let (response, served) = answer(edge, request, client).await;
+        let edge = &self.edge;
+        let (response, served) = answer(edge, request, client, self.is_for_former).await;
         edge.counters.count(served);
         response
     }
@@ -62,12 +66,17 @@ impl Handler for Front {
 
 pub(crate) type Answered = (Response<Body>, Served);
 
-async fn answer(edge: &Arc<Edge>, request: Request<RequestBody>, client: Client) -> Answered {
+async fn answer(
+    edge: &Arc<Edge>,
+    request: Request<RequestBody>,
+    client: Client,
+    is_for_former: bool,
+) -> Answered {
     if request.uri().path() == HEALTH_PATH {
         return (health(edge, request.method()), Served::Health);
     }
     let method = request.method().clone();
-    match admit(edge, request, client).await {
+    match admit(edge, request, client, is_for_former).await {
         Ok(answered) => answered,
         Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
     }
@@ -78,6 +87,7 @@ async fn admit(
     edge: &Arc<Edge>,
     request: Request<RequestBody>,
     client: Client,
+    is_for_former: bool,
 ) -> Result<Answered, Refusal> {
     let (parts, body) = request.into_parts();
     let Parts { method, uri, version, headers, .. } = &parts;
@@ -88,7 +98,7 @@ async fn admit(
     }
     let project = projects.of_host(host).cloned().ok_or(Refusal::UnknownHost)?;
     drop(projects);
-    if edge.me.in_loop(headers) {
+    if !is_for_former && edge.me.in_loop(headers) {
         return Err(Refusal::Loop);
     }
     if *method != Method::GET && *method != Method::HEAD {
@@ -111,7 +121,7 @@ async fn admit(
     let mut parsed = http_cache::Request::parse(method, uri, headers)?;
     parsed.target = project.reduce(parsed.target);
     let rules = Arc::clone(project.rules(&parsed.target));
-    if rules.group().is_some() {
+    if rules.group().is_some() && !edge.is_handed_over() {
         let of_group = group::answer(edge, &project, &rules, &parsed, headers, client.address);
         if let Some(answered) = Box::pin(of_group).await {
             return Ok(answered);
@@ -252,6 +262,9 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
 /// A hit goes straight through; all other ways are boxed, so that their states are no part of what
 /// every request carries about.
 async fn round(asked: &mut Asked<'_>) -> Round {
+    if asked.edge.is_handed_over() {
+        return Ok(Box::pin(pass(asked, NoCache::HandedOver)).await);
+    }
     let now = clock::now();
     let held = asked.look().await.map(Arc::new);
     let fresh = held.as_deref().map(|held| asked.freshness(held, now)).unwrap_or_default();

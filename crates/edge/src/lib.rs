@@ -10,7 +10,7 @@
 //! disagree), [`rules`] (what a project says of paths), [`group`] (index files that are served from
 //! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
-//! [`stores`] (the disks), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
+//! [`stores`] (the disks), [`hand_over`] (giving them to the next process), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
 //! used any more), [`answers`] (what is not content), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
@@ -36,6 +36,7 @@ mod fetch;
 mod filling;
 mod flight;
 mod group;
+mod hand_over;
 mod handler;
 mod hedge;
 mod home;

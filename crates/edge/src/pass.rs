@@ -36,8 +36,9 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let mut tried = Vec::new();
     let mut worst = (Failure::Connect, "-".to_owned());
     loop {
-        let next = project.sources.choose(clock::now(), &asked.key, None, &tried);
-        let next = next.map(|choice| choice.master);
+        let successor = edge.successor(project).filter(|s| !tried.contains(s));
+        let chosen = || project.sources.choose(clock::now(), &asked.key, None, &tried);
+        let next = successor.or_else(|| chosen().map(|choice| choice.master));
         let Some(master) = next.filter(|m| !tried.contains(m)) else { break };
         tried.push(master);
         let headers = pass_request(&asked.headers, &edge.me);
@@ -45,7 +46,8 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
         match edge.upstream.ask(call).await {
             Ok(answer) => {
                 let status = answer.parts.status;
-                let is_last = tried.len() >= project.sources.attempts_max();
+                // The successor has asked others already.
+                let is_last = successor.is_some() || tried.len() >= project.sources.attempts_max();
                 note(project, &answer);
                 if is_last || !meaning(status).try_another_master() {
                     if status.is_server_error() {
@@ -78,8 +80,9 @@ pub(crate) async fn pass_method(
     let (parts, body) = request.into_parts();
     let headers = pass_request(&parts.headers, &edge.me);
     let object = Key(key(&project.name, target));
-    let choice = project.sources.choose(clock::now(), &object, None, &[]);
-    let master = choice.map_or(MasterId::MAX, |choice| choice.master);
+    let chosen = || project.sources.choose(clock::now(), &object, None, &[]);
+    let master = edge.successor(project).or_else(|| chosen().map(|choice| choice.master));
+    let master = master.unwrap_or(MasterId::MAX);
     let call = Call::new(project, master, &parts.method, target, headers);
     let body = Some(body.boxed());
     match edge.upstream.ask(Call { body, ..call }).await {

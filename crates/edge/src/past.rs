@@ -99,7 +99,9 @@ impl Past {
             };
             choice.map(|choice| choice.master)
         };
-        let master = self.filling.only.or_else(chosen);
+        let successor = self.filling.edge.successor(&self.filling.object.project);
+        let successor = successor.filter(|master| !self.tried.contains(master));
+        let master = successor.or(self.filling.only).or_else(chosen);
         master.filter(|master| !self.tried.contains(master)).ok_or(Failure::Connect)
     }
 }

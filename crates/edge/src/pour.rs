@@ -234,6 +234,10 @@ async fn pour(
         let permit = if place.slot.has_buffer() {
             None
         } else {
+            if edge.is_handed_over() && filling.conditions.is_some() {
+                // What follows is the successor's to bring.
+                return Err(Failure::Disk);
+            }
             match turn(filling, run, master, &place).await {
                 Some(permit) => permit,
                 None => return Ok(()),
@@ -335,6 +339,12 @@ async fn store(
         Ok(Ok(Ok(bytes))) => {
             edge.counters.count_filled(reason, bytes);
             Ok(filling.handle_stored(run, master, block))
+        }
+        Ok(Ok(Err(WriteError::HandedOver))) => {
+            if filling.conditions.is_some() {
+                filling.keep(block);
+            }
+            Err(Failure::Disk)
         }
         Ok(Ok(Err(error))) => {
             edge.note_unstored(&object.project, &object.target, &error);

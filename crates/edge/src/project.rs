@@ -5,8 +5,10 @@
 //! is kept too.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fill::MasterId;
 use http::header::HeaderName;
 use http_cache::Target;
 use model::{Name, Query};
@@ -60,6 +62,11 @@ impl Project {
     /// What holds for a target.
     pub(crate) fn rules(&self, target: &Target) -> &Arc<PathRules> {
         self.rules.of(target)
+    }
+
+    /// The process that took the stores over, as a source after all others.
+    pub(crate) fn successor(&self, address: SocketAddr) -> Option<MasterId> {
+        self.sources.successor(address, &self.definition)
     }
 
     /// What of a query counts here.

@@ -58,6 +58,12 @@ pub(crate) enum PurgeError {
         table::PURGES_MAX
     )]
     Full,
+    /// Another process has the stores now.
+    #[error(
+        "handed-over: another process has taken over from this one; ask that, at the same admin \
+         address"
+    )]
+    HandedOver,
     /// In effect, but only until the next start.
     #[error("in effect, but forgotten at a restart")]
     Unwritten(#[source] FileError),
@@ -73,8 +79,8 @@ pub(crate) struct Purges {
     latest_ms: AtomicU64,
     /// Above every purge: the least stamp of what is asked for now.
     floor_ms: AtomicU64,
-    /// Held while the list changes.
-    changing: Mutex<()>,
+    /// Held while the list changes; whether it is another process's to write.
+    changing: Mutex<bool>,
     file: PathBuf,
     active: Gauge,
     confirmed: Counter,
@@ -91,7 +97,7 @@ impl Purges {
             latest_ms: AtomicU64::new(latest_ms),
             floor_ms: AtomicU64::new(table.newest_ms().map_or(0, |ms| ms.saturating_add(1))),
             table: ArcSwap::from_pointee(table),
-            changing: Mutex::new(()),
+            changing: Mutex::new(false),
             file,
             active: metrics.gauge(&metric::PURGES, &[]),
             confirmed: metrics.counter(&metric::PURGED, &[Mode::Soft.as_str()]),
@@ -161,7 +167,10 @@ impl Purges {
         mode: Mode,
         seq: u64,
     ) -> Result<Mark, PurgeError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_given = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_given {
+            return Err(PurgeError::HandedOver);
+        }
         let at_ms = clock::now().wall_ms;
         let order_ms = self.stamp(at_ms).max(self.latest_ms.load(Ordering::Acquire));
         let mark = Mark { at_ms, order_ms, seq };
@@ -180,7 +189,18 @@ impl Purges {
 
     /// Keeps the latest stamp for the next start, whose clock may be behind. Blocks on the disk.
     pub(crate) fn close(&self) -> Result<(), FileError> {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_given = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_given { Ok(()) } else { self.save() }
+    }
+
+    /// Keeps the latest stamp for the next process; this one takes no purges any more. Blocks on the
+    /// disk.
+    pub(crate) fn hand_over(&self) -> Result<(), FileError> {
+        let mut is_given = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *is_given, true) { Ok(()) } else { self.save() }
+    }
+
+    fn save(&self) -> Result<(), FileError> {
         file::save(&self.file, &self.table.load(), self.latest_ms.load(Ordering::Acquire))
     }
 }

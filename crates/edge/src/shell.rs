@@ -1,6 +1,8 @@
 //! The role as a process runs it: listeners, the node map, the second's work, the end.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener as StdListener};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -10,11 +12,12 @@ use arc_swap::ArcSwap;
 use http_cache::Identity;
 use model::time::utc;
 use rt::follow::Following;
-use rt::listen::ListenError;
+use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
 use serve::disk::{FsDisk, files_to_keep_open};
 use serve::{Counters as Connections, Limits, Listener};
+use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
@@ -25,6 +28,7 @@ use crate::counters::{Counters, raise};
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
+use crate::hand_over::{self, Successor};
 use crate::handler::Front;
 use crate::memo::Memos;
 use crate::params::Params;
@@ -36,6 +40,8 @@ use crate::stores::{Stores, StoresError};
 use crate::upstream::Upstream;
 use crate::upstream::tls::{CaError, Tls};
 
+/// Where the listener for the process that had the stores before is bound.
+const PRIVATE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 /// How often what was stored is made durable and the figures are shown.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// Fewest block buffers: with one, a run that waits for the disk would stop all others.
@@ -66,6 +72,8 @@ pub enum Error {
 pub struct Bound {
     edge: Arc<Edge>,
     listeners: Vec<Listener>,
+    /// Where the process that had the stores before asks for what it has to send yet.
+    private: TcpListener,
     node_map: Following,
     context: Context,
 }
@@ -111,6 +119,7 @@ pub async fn bind_on(
         name: context.name.clone(),
         projects: ArcSwap::default(),
         stores,
+        successor: Successor::default(),
         upstream: Upstream::new(params.timeouts, Tls::new(params.upstream_ca.as_deref())?),
         memos: Memos::default(),
         purges,
@@ -133,7 +142,8 @@ pub async fn bind_on(
         let edge = Arc::clone(&purged);
         async move { purge::answer(&edge, &body).await }
     });
-    Ok(Bound { edge, listeners, node_map, context })
+    let private = listen::tcp(PRIVATE)?;
+    Ok(Bound { edge, listeners, private, node_map, context })
 }
 
 impl Bound {
@@ -142,9 +152,27 @@ impl Bound {
         self.listeners.iter().filter_map(|l| l.address().ok()).collect()
     }
 
+    /// A copy of the listener on which requests of the process that had the stores before come in,
+    /// for the process that has them next.
+    ///
+    /// # Errors
+    /// When it cannot be copied.
+    pub fn share_private(&self) -> io::Result<StdListener> {
+        self.private.as_fd().try_clone_to_owned().map(StdListener::from)
+    }
+
+    /// Takes requests of the process that had the stores before on its listener.
+    ///
+    /// # Errors
+    /// When it is no listener that can be waited on.
+    pub fn on_private(self, listener: StdListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { private: TcpListener::from_std(listener)?, ..self })
+    }
+
     /// Serves until the context's shutdown has cut, or ended, every response.
     pub async fn serve(self) {
-        let Self { edge, listeners, node_map, context } = self;
+        let Self { edge, listeners, private, node_map, context } = self;
         let connections = Arc::new(Connections::default());
         let status = (Arc::clone(&edge), Arc::clone(&connections));
         context.status.set("edge", move || show(&status.0, &status.1));
@@ -157,8 +185,16 @@ impl Bound {
                 tracing::info!(%address, tls = listener.tls.is_some(), "the edge serves clients");
             }
         }
-        let front = Arc::new(Front(Arc::clone(&edge)));
-        serve::http(listeners, front, limits(), connections, context.shutdown.clone()).await;
+        let private = Listener::from(private);
+        if let Ok(address) = private.address() {
+            hand_over::register(&edge, address, &context);
+        }
+        let serve = |listeners, is_for_former, shutdown| {
+            let front = Arc::new(Front { edge: Arc::clone(&edge), is_for_former });
+            serve::http(listeners, front, limits(), Arc::clone(&connections), shutdown)
+        };
+        let of_former = serve(vec![private], true, hand_over::of_former(&context.shutdown));
+        tokio::join!(serve(listeners, false, context.shutdown.clone()), of_former);
         background.shutdown().await;
         let closing = tokio::task::spawn_blocking(move || {
             edge.stores.flush();
@@ -206,7 +242,9 @@ async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: Con
     loop {
         ticks.tick().await;
         gauges.show(&connections);
-        probe::begin_due(&edge);
+        if !edge.is_handed_over() {
+            probe::begin_due(&edge);
+        }
         sweep(&edge);
         let edge = Arc::clone(&edge);
         if tokio::task::spawn_blocking(move || edge.stores.tend()).await.is_err() {
@@ -299,6 +337,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
             "list_lost": edge.purges.lost_ms().map(utc),
         },
         "stores": edge.stores.status(),
+        "handed_over": edge.is_handed_over(),
         "masters": by_name,
     })
 }

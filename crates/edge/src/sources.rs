@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fill::parents::{self, Parent, seed_of};
 use fill::{Choice, Failure, MasterId, Masters, Shown};
@@ -22,6 +22,8 @@ use store::Key;
 use crate::upstream::destination::{Destination, Place};
 use crate::upstream::endpoint::{Definition, Endpoint, Kind, REQUESTS_MAX_DEFAULT};
 
+/// The name of the process that took the stores over, in metrics and logs.
+const SUCCESSOR: &str = "successor";
 /// Parents asked for one request.
 const PARENTS_MAX: usize = 2;
 
@@ -75,18 +77,7 @@ fn ancestor(
 ) -> Option<Ancestor> {
     let node = map.map.nodes.get(name)?;
     let addresses = node.addresses.iter().map(|ip| SocketAddr::new(*ip, node.port)).collect();
-    let host = project.hosts.iter().find_map(|host| match host {
-        HostPattern::Exact(host) => Some(host),
-        HostPattern::Any => None,
-    });
-    let host = host.unwrap_or(&project.name);
-    let destination = Destination {
-        url: format!("http://{name}"),
-        place: Place::Addresses(addresses),
-        host: HeaderValue::from_str(host.as_str()).ok()?,
-        tls: None,
-        prefix: String::new(),
-    };
+    let destination = by_node(name.as_str(), addresses, project)?;
     let states = map.states.get(name);
     let serves = |family| states.and_then(|s| s.get(family)).is_some_and(|s| s.state.serves());
     Some(Ancestor {
@@ -101,6 +92,26 @@ fn ancestor(
         is_near: map.map.nodes.get(me).is_some_and(|me| me.site == node.site),
         // One that nobody has probed yet may well be up.
         is_up: states.is_none() || serves(Family::V4) || serves(Family::V6),
+    })
+}
+
+/// A node of this network that is asked for content of a project.
+fn by_node(
+    name: &str,
+    addresses: Vec<SocketAddr>,
+    project: &nodemap::Project,
+) -> Option<Destination> {
+    let host = project.hosts.iter().find_map(|host| match host {
+        HostPattern::Exact(host) => Some(host),
+        HostPattern::Any => None,
+    });
+    let host = host.unwrap_or(&project.name);
+    Some(Destination {
+        url: format!("http://{name}"),
+        place: Place::Addresses(addresses),
+        host: HeaderValue::from_str(host.as_str()).ok()?,
+        tls: None,
+        prefix: String::new(),
     })
 }
 
@@ -126,6 +137,8 @@ struct Standing {
 pub(crate) struct Sources {
     project: Name,
     endpoints: Vec<Arc<Endpoint>>,
+    /// The process that took the stores over from this one; its place is after all others.
+    successor: OnceLock<Arc<Endpoint>>,
     /// The first so many are masters.
     masters: usize,
     parents: Vec<Ranked>,
@@ -170,6 +183,7 @@ impl Sources {
             standing: same
                 .map_or_else(|| Arc::new(Mutex::new(made())), |b| Arc::clone(&b.standing)),
             metrics: metrics.clone(),
+            successor: OnceLock::new(),
             endpoints,
         }
     }
@@ -197,7 +211,29 @@ impl Sources {
 
     /// One of them.
     pub(crate) fn get(&self, source: MasterId) -> Option<&Arc<Endpoint>> {
-        self.endpoints.get(source)
+        self.endpoints
+            .get(source)
+            .or_else(|| self.successor.get().filter(|_| source == self.endpoints.len()))
+    }
+
+    /// The process that took the stores over, at this address.
+    pub(crate) fn successor(
+        &self,
+        address: SocketAddr,
+        project: &nodemap::Project,
+    ) -> Option<MasterId> {
+        let destination = by_node(SUCCESSOR, vec![address], project)?;
+        self.successor.get_or_init(|| {
+            let definition = Definition {
+                name: SUCCESSOR.parse().unwrap_or_else(|_| self.project.clone()),
+                kind: Kind::Successor,
+                destination: Some(destination),
+                requests_max: u32::MAX,
+                rate: None,
+            };
+            Endpoint::new(&self.project, definition, &self.metrics)
+        });
+        Some(self.endpoints.len())
     }
 
     /// All of them.

@@ -19,6 +19,7 @@ use crate::counters::Counters;
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
+use crate::hand_over::Successor;
 use crate::memo::{Memo, Memos};
 use crate::project::{Project, Projects};
 use crate::purge::{Purges, Verdict};
@@ -37,6 +38,7 @@ pub(crate) struct Edge {
     pub(crate) name: Name,
     pub(crate) projects: ArcSwap<Projects>,
     pub(crate) stores: Stores,
+    pub(crate) successor: Successor,
     pub(crate) upstream: Upstream,
     pub(crate) memos: Memos,
     pub(crate) purges: Purges,
@@ -127,6 +129,9 @@ impl Edge {
 
     /// Something of a project could not be stored: that costs hits, so operators should know.
     pub(crate) fn note_unstored(&self, project: &Project, target: &Target, error: &WriteError) {
+        if matches!(error, WriteError::HandedOver) {
+            return;
+        }
         if let Some(more) = self.complaints.due(&project.name, "disk", clock::now()) {
             let (error, target): (&dyn std::error::Error, _) = (error, target.as_str());
             let project = project.name.as_str();

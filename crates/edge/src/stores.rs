@@ -65,7 +65,8 @@ pub(crate) struct Stores {
     disks: Vec<Disk>,
     disk_of: DiskOf,
     /// Held by who flushes: who has flushed for the last time knows that nobody is at it any more.
-    working: Mutex<()>,
+    /// Whether the disks are another process's.
+    working: Mutex<bool>,
 }
 
 /// Why the stores cannot be had.
@@ -97,17 +98,8 @@ impl Stores {
         let files = files_to_keep_open().checked_div(params.len()).ok_or(StoresError::None)?;
         let disk_of: DiskOf = Box::new(disk_of);
         let disks = params.iter().map(|p| Disk::new(p.clone(), share, files, metrics)).collect();
-        let stores = Self { disks, disk_of, working: Mutex::new(()) };
-        for disk in &stores.disks {
-            match disk.open_patiently(&stores.disk_of) {
-                Ok(()) => {}
-                Err(source) if is_of_the_disk(&source) => disk.drop_out(chain(&source)),
-                Err(source) => {
-                    let path = disk.params.path.clone();
-                    return Err(StoresError::Open { path, source });
-                }
-            }
-        }
+        let stores = Self { disks, disk_of, working: Mutex::new(false) };
+        stores.disks.iter().try_for_each(|disk| disk.begin(&stores.disk_of))?;
         Ok(stores)
     }
 
@@ -127,11 +119,24 @@ impl Stores {
         self.disks.iter().filter_map(|disk| disk.store.load_full()).for_each(|store| store.flush());
     }
 
+    /// Makes everything durable and leaves the disks to another process. Blocks.
+    pub(crate) fn hand_over(&self) {
+        let mut is_given = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        *is_given = true;
+        let stores = self.disks.iter().filter_map(|disk| disk.store.load_full());
+        stores.for_each(|store| store.hand_over());
+    }
+
     /// Makes everything durable, verifies a little, looks after the disks and shows the figures. To
     /// be called each second. Blocks.
     pub(crate) fn tend(&self) {
-        let _working = self.working.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_given = self.working.lock().unwrap_or_else(PoisonError::into_inner);
         for disk in &self.disks {
+            if *is_given {
+                // Not even one that had failed is opened: it is another's to try.
+                disk.show();
+                continue;
+            }
             match disk.store.load_full() {
                 Some(store) => {
                     store.flush();
@@ -174,6 +179,21 @@ impl Disk {
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Watch> {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens its store at a start; a disk that fails is dropped.
+    fn begin(&self, disk_of: &DiskOf) -> Result<(), StoresError> {
+        match self.open_patiently(disk_of) {
+            Ok(()) => Ok(()),
+            Err(source) if is_of_the_disk(&source) => {
+                self.drop_out(chain(&source));
+                Ok(())
+            }
+            Err(source) => {
+                let path = self.params.path.clone();
+                Err(StoresError::Open { path, source })
+            }
+        }
     }
 
     /// The same at the start, when the former process, or a fill of it, may be about to let go.

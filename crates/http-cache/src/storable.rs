@@ -42,6 +42,8 @@ pub enum NoCache {
     LengthUnknown,
     /// The disk of the cache cannot take it now.
     Disk,
+    /// Another process has the disk now.
+    HandedOver,
 }
 
 impl NoCache {
@@ -60,6 +62,7 @@ impl NoCache {
             Self::NoValidator => "no-validator",
             Self::LengthUnknown => "length-unknown",
             Self::Disk => "disk",
+            Self::HandedOver => "handed-over",
         }
     }
 
@@ -78,7 +81,8 @@ impl NoCache {
             | Self::Error
             | Self::NoValidator
             | Self::LengthUnknown
-            | Self::Disk => false,
+            | Self::Disk
+            | Self::HandedOver => false,
         }
     }
 }

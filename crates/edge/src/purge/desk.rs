@@ -66,7 +66,9 @@ impl Refusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::Host { .. } | Self::Project { .. } => StatusCode::NOT_FOUND,
-            Self::NoNodeMap => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoNodeMap | Self::Purge(PurgeError::HandedOver) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::Purge(PurgeError::Full) => StatusCode::INSUFFICIENT_STORAGE,
             Self::Purge(PurgeError::Unwritten(_)) | Self::Interrupted => {
                 StatusCode::INTERNAL_SERVER_ERROR

@@ -24,6 +24,8 @@ pub(crate) enum Kind {
     Master,
     /// An edge that fills from masters.
     Parent,
+    /// The process that took the stores over from this one.
+    Successor,
 }
 
 /// What is said of a source.

@@ -24,6 +24,7 @@ pub struct Edge {
     pub address: SocketAddr,
     pub map: watch::Sender<Option<Arc<NodeMap>>>,
     context: Context,
+    private: std::net::TcpListener,
     task: JoinHandle<()>,
 }
 
@@ -152,7 +153,25 @@ impl Edge {
         context: Context,
     ) -> Self {
         let address = bound.addresses()[0];
-        Self { address, map, context, task: tokio::spawn(bound.serve()) }
+        let private = bound.share_private().unwrap();
+        Self { address, map, context, private, task: tokio::spawn(bound.serve()) }
+    }
+
+    /// Gives its stores away; they are in the same folder.
+    pub async fn hand_over(&self) {
+        self.context.shutdown.give_up();
+        self.context.yielding.run(Duration::from_secs(60)).await.unwrap();
+    }
+
+    /// The edge that has them next, in the same folder.
+    pub async fn succeeded(&self, dir: &Path) -> Self {
+        let context = context(dir);
+        let map = self.map.borrow().clone();
+        let (map, following) = watch::channel(map);
+        let params = params(dir, ByteCount(1 << 30));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bound.on_private(self.private.try_clone().unwrap()).unwrap();
+        Self::serving(bound, map, context)
     }
 
     /// Block buffers of an edge with the usual memory.
