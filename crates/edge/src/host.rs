@@ -51,7 +51,8 @@ fn is_name(name: &str) -> bool {
             b'%' => [bytes.next(), bytes.next()]
                 .iter()
                 .all(|b| b.is_some_and(|b| b.is_ascii_hexdigit())),
-            b => b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=".contains(&b),
+            b'-' | b'.' | b'_' | b'~' | b'!' | b'$' | b'&'..=b',' | b';' | b'=' => true,
+            b => b.is_ascii_alphanumeric(),
         };
         if !good {
             return false;

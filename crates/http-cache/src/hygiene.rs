@@ -127,6 +127,9 @@ impl Identity {
     /// Whether `CDN-Loop` of a request names us, or cannot be ours: answer 508 (RFC 8586
     /// section 2). Parents are other nodes, so no right way leads through one node twice.
     pub fn in_loop(&self, headers: &HeaderMap) -> bool {
+        if !headers.contains_key(CDN_LOOP) {
+            return false;
+        }
         let lines = headers.get_all(CDN_LOOP);
         let length = lines.iter().map(HeaderValue::len).fold(0, usize::saturating_add);
         length > CDN_LOOP_BYTES_MAX

@@ -1,6 +1,9 @@
 //! A client's request as far as the rules care.
 
-use http::header::AUTHORIZATION;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE,
+    IF_UNMODIFIED_SINCE, PRAGMA, RANGE,
+};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
 use crate::directives::RequestDirectives;
@@ -8,6 +11,19 @@ use crate::range::ByteRanges;
 use crate::target::{Target, TargetError};
 use crate::validator::{IfRange, Preconditions};
 use crate::vary::refuses_identity;
+
+/// The fields that say more than that something is asked for, beside `Accept-Encoding`.
+static SAYING_MORE: [HeaderName; 9] = [
+    AUTHORIZATION,
+    RANGE,
+    IF_RANGE,
+    IF_MATCH,
+    IF_NONE_MATCH,
+    IF_MODIFIED_SINCE,
+    IF_UNMODIFIED_SINCE,
+    CACHE_CONTROL,
+    PRAGMA,
+];
 
 /// A GET or HEAD, understood.
 #[derive(Clone, Debug)]
@@ -59,16 +75,30 @@ impl Request {
         if !head && *method != Method::GET {
             return Err(RequestError::Method);
         }
+        let (target, refuses_identity) = (Target::of(uri)?, refuses_identity(headers));
+        // Nearly all: one look at the few fields there are, instead of one for each there may be.
+        if !headers.keys().any(|name| SAYING_MORE.contains(name)) {
+            return Ok(Self {
+                head,
+                target,
+                range: None,
+                if_range: None,
+                preconditions: Preconditions::default(),
+                directives: RequestDirectives::default(),
+                authorized: false,
+                refuses_identity,
+            });
+        }
         let range = if head { None } else { ByteRanges::of(headers) };
         Ok(Self {
             head,
-            target: Target::of(uri)?,
+            target,
             if_range: range.as_ref().and_then(|_| IfRange::of(headers)),
             range,
             preconditions: Preconditions::of(headers),
             directives: RequestDirectives::of(headers),
             authorized: headers.contains_key(AUTHORIZATION),
-            refuses_identity: refuses_identity(headers),
+            refuses_identity,
         })
     }
 }

@@ -148,6 +148,18 @@ pub fn key(project: &Name, target: &Target) -> Key {
     key
 }
 
+/// For each byte whether it stands for itself in a path; none above ASCII does.
+#[allow(clippy::indexing_slicing, reason = "computed by the compiler, which would say")]
+static PLAIN: [bool; 256] = {
+    let mut plain = [false; 256];
+    let mut byte = 0u8;
+    while byte.is_ascii() {
+        plain[byte as usize] = is_unreserved(byte) || stands_in_path(byte);
+        byte = byte.wrapping_add(1);
+    }
+    plain
+};
+
 /// A path without a query that is normalised already, as nearly all are: nothing in it is encoded or
 /// would have to be, and no segment begins with a dot.
 fn as_it_stands(path: &[u8], query: Option<&[u8]>) -> Option<Arc<str>> {
@@ -156,7 +168,7 @@ fn as_it_stands(path: &[u8], query: Option<&[u8]>) -> Option<Arc<str>> {
     }
     let mut before = 0;
     for byte in path {
-        let is_plain = is_unreserved(*byte) || stands_in_path(*byte);
+        let is_plain = PLAIN.get(usize::from(*byte)).is_some_and(|plain| *plain);
         if !is_plain || (*byte == b'.' && before == b'/') {
             return None;
         }
@@ -221,15 +233,15 @@ fn climbs(segment: &str) -> bool {
     segment.contains('%') && segment.replace("%5C", "%2F").split("%2F").any(|s| s == "..")
 }
 
-fn is_sub_delimiter(b: u8) -> bool {
+const fn is_sub_delimiter(b: u8) -> bool {
     matches!(b, b'!' | b'$' | b'&'..=b',' | b';' | b'=')
 }
 
-fn stands_in_path(b: u8) -> bool {
+const fn stands_in_path(b: u8) -> bool {
     is_sub_delimiter(b) || matches!(b, b'/' | b':' | b'@')
 }
 
-fn is_unreserved(b: u8) -> bool {
+const fn is_unreserved(b: u8) -> bool {
     b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~')
 }
 

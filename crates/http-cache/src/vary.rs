@@ -328,6 +328,9 @@ fn thousandths(weight: &[u8]) -> Option<u64> {
 
 /// Whether `Accept-Encoding` forbids an answer without a coding (RFC 9110 section 12.5.3).
 pub(crate) fn refuses_identity(request: &HeaderMap) -> bool {
+    if !request.contains_key(ACCEPT_ENCODING) {
+        return false;
+    }
     let weight_is_zero = |element: &[u8], coding: &[u8]| {
         let mut parts = element.split(|b| *b == b';').map(<[u8]>::trim_ascii);
         let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case(coding));
