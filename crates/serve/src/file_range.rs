@@ -186,11 +186,12 @@ impl Reader {
     /// [`io::ErrorKind::WouldBlock`] when the socket takes nothing now.
     pub(crate) fn send(&self, socket: &TcpStream, most: usize) -> io::Result<Option<usize>> {
         let FileRange { file, offset, len, .. } = &self.range;
-        let most = usize::try_from(*len).unwrap_or(most).min(most);
-        let bytes = u64::try_from(most).unwrap_or(u64::MAX);
-        if !is_cached(file, *offset, bytes) {
-            return Ok(None);
-        }
+        let left = usize::try_from(*len).unwrap_or(usize::MAX);
+        // A page that is missing further on does not keep back what is before it.
+        let mut lengths = [most, CHUNK_BYTES.min(most)].into_iter().map(|bytes| bytes.min(left));
+        let cached =
+            |bytes: &usize| is_cached(file, *offset, u64::try_from(*bytes).unwrap_or(u64::MAX));
+        let Some(most) = lengths.find(cached) else { return Ok(None) };
         match self.range.while_held(most, || send_file(socket, file, *offset, most)) {
             Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             None | Some(Ok(0) | Err(_)) => Ok(None),
