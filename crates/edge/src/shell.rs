@@ -15,8 +15,8 @@ use rt::follow::Following;
 use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
-use serve::disk::{FsDisk, files_to_keep_open};
-use serve::{Counters as Connections, Limits, Listener};
+use serve::disk::FsDisk;
+use serve::{Counters as Connections, Files, Limits, Listener};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -211,9 +211,7 @@ impl Bound {
 /// Where the process may open few files, clients wait to be accepted rather than that others find
 /// none left for their masters.
 fn limits() -> Limits {
-    let limits = Limits::default();
-    let connections_max = limits.connections_max.min(files_to_keep_open().saturating_mul(2));
-    Limits { connections_max, ..limits }
+    Limits { connections_max: Files::of_process().connections, ..Limits::default() }
 }
 
 /// Takes over the newest node map. Requests and fills go on with the projects they began with.
@@ -266,15 +264,19 @@ fn sweep(edge: &Edge) {
 struct ConnectionGauges {
     open: Gauge,
     accepted: Counter,
+    full: Counter,
     broken_off: Counter,
     malformed: Counter,
 }
 
 impl ConnectionGauges {
     fn new(metrics: &Metrics) -> Self {
+        let most = metrics.gauge(&metric::CONNECTIONS_MAX, &[]);
+        most.set(i64::try_from(limits().connections_max).unwrap_or(i64::MAX));
         Self {
             open: metrics.gauge(&metric::CONNECTIONS, &[]),
             accepted: metrics.counter(&metric::ACCEPTED, &[]),
+            full: metrics.counter(&metric::CONNECTIONS_FULL, &[]),
             broken_off: metrics.counter(&metric::BROKEN_OFF, &[]),
             malformed: metrics.counter(&metric::MALFORMED, &[]),
         }
@@ -285,6 +287,7 @@ impl ConnectionGauges {
         self.open.set(i64::try_from(open).unwrap_or(i64::MAX));
         for (counter, total) in [
             (&self.accepted, &connections.accepted),
+            (&self.full, &connections.full),
             (&self.broken_off, &connections.broken_off),
             (&self.malformed, &connections.malformed),
         ] {
@@ -324,6 +327,8 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         "generation": projects.generation,
         "draining": edge.shutdown.is_leaving(),
         "connections": connections.open.load(Ordering::Relaxed),
+        "connections_max": limits().connections_max,
+        "connections_full": connections.full.load(Ordering::Relaxed),
         "requests": results,
         "refused": refused,
         "sent_bytes": edge.counters.sent.get(),

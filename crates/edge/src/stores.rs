@@ -14,7 +14,7 @@ use arc_swap::ArcSwapOption;
 use model::ByteCount;
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
-use serve::disk::files_to_keep_open;
+use serve::Files;
 use store::{Key, Store};
 
 use crate::counters::raise;
@@ -95,7 +95,8 @@ impl Stores {
     ) -> Result<Self, StoresError> {
         let count = u64::try_from(params.len()).unwrap_or(u64::MAX);
         let share = ByteCount(memory.0.checked_div(count).ok_or(StoresError::None)?);
-        let files = files_to_keep_open().checked_div(params.len()).ok_or(StoresError::None)?;
+        let files =
+            Files::of_process().stores.checked_div(params.len()).ok_or(StoresError::None)?;
         let disk_of: DiskOf = Box::new(disk_of);
         let disks = params.iter().map(|p| Disk::new(p.clone(), share, files, metrics)).collect();
         let stores = Self { disks, disk_of, working: Mutex::new(false) };

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use rt::Context;
 use rt::listen::{Listen, ListenError};
 use rt::metrics::master as metric;
-use serve::Listener;
+use serve::{Files, Limits, Listener};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -137,7 +137,7 @@ impl Master {
             let _ = has_ended.await;
             scan::off_worker(move || kept.flush()).await;
         });
-        let (handler, limits) = (Arc::clone(&answerer), serve::Limits::default());
+        let (handler, limits) = (Arc::clone(&answerer), limits());
         tasks.spawn(serve::http(listeners, handler, limits, Arc::default(), shutdown.clone()));
         while let Some(ended) = tasks.join_next().await {
             // A role that lost one of its tasks must not look alive.
@@ -150,6 +150,12 @@ impl Master {
             scan::off_worker(move || catalogue.flush()).await;
         }
     }
+}
+
+/// Each transfer has a file open beside its connection.
+fn limits() -> Limits {
+    let connections_max = Files::of_process().connections.div_ceil(2);
+    Limits { connections_max, ..Limits::default() }
 }
 
 /// What `/status` shows of the role.

@@ -8,6 +8,10 @@ use model::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::TcpListener;
 
+mod options;
+
+pub use options::UNSENT_BYTES_MAX;
+
 /// Connections the kernel keeps for us before `accept`.
 const BACKLOG: i32 = 4096;
 
@@ -101,21 +105,54 @@ impl ListenError {
     }
 }
 
+/// A TCP socket on `address`, not yet listening; a shared one lets others share it too.
+fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Without it a restart would wait for old connections in TIME_WAIT.
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
 /// A TCP listener; must be called inside a tokio runtime.
 pub fn tcp(address: SocketAddr) -> Result<TcpListener, ListenError> {
     let listen = || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-        // Without it a restart would wait for old connections in TIME_WAIT.
-        socket.set_reuse_address(true)?;
-        if address.is_ipv6() {
-            socket.set_only_v6(true)?;
-        }
-        socket.set_nonblocking(true)?;
-        socket.bind(&address.into())?;
+        let socket = bind_tcp(address, false)?;
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
     listen().map_err(|source| ListenError::new("tcp", address, source))
+}
+
+/// `count` TCP listeners that share the address of `listen` (SO_REUSEPORT), each with a queue of its
+/// own, and with the options that `listen` asks for. Must be called inside a tokio runtime.
+///
+/// A first socket is bound without sharing, so that an address that another process holds is an
+/// error rather than half of the connections.
+pub fn tcp_shared(listen: &Listen, count: usize) -> Result<Vec<TcpListener>, ListenError> {
+    let address = listen.address;
+    let all = || -> io::Result<Vec<TcpListener>> {
+        let probe = bind_tcp(address, false)?;
+        // Port 0 asks for any port: the sockets must then share the one that was given.
+        let bound = probe.local_addr()?.as_socket().unwrap_or(address);
+        drop(probe);
+        let sockets = (0..count.max(1)).map(|_| bind_tcp(bound, true));
+        // All are bound before the first takes connections: none waits in one that fails.
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        let listening = sockets.into_iter().map(|socket| {
+            options::set(&socket, listen);
+            socket.listen(BACKLOG)?;
+            TcpListener::from_std(socket.into())
+        });
+        listening.collect()
+    };
+    options::advise(listen);
+    all().map_err(|source| ListenError::new("tcp", address, source))
 }
 
 /// `count` blocking UDP sockets that share `address` (SO_REUSEPORT), one for each thread.
@@ -157,6 +194,28 @@ mod tests {
         assert!(error.to_string().contains(&address.to_string()));
         let elsewhere = tcp("203.0.113.1:0".parse().unwrap()).unwrap_err();
         assert!(matches!(elsewhere, ListenError::NoAddress { .. }), "{elsewhere}");
+    }
+
+    #[tokio::test]
+    async fn workers_share_a_tcp_address_but_other_processes_do_not() {
+        let listen = Listen::from(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let sockets = tcp_shared(&listen, 2).unwrap();
+        let address = sockets[0].local_addr().unwrap();
+        assert_eq!(sockets[1].local_addr().unwrap(), address);
+        assert!(matches!(tcp_shared(&address.into(), 2), Err(ListenError::InUse { .. })));
+        assert!(matches!(tcp(address), Err(ListenError::InUse { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_congestion_control_that_is_not_there_costs_a_warning_alone() {
+        let address = SocketAddr::from(([127, 0, 0, 1], 0));
+        let congestion = Some("no-such-thing".to_owned());
+        let listen = Listen { congestion, tls: true, rate: Some(Rate(64_000)), ..address.into() };
+        let sockets = tcp_shared(&listen, 1).unwrap();
+        let client = tokio::net::TcpStream::connect(sockets[0].local_addr().unwrap());
+        let (accepted, client) = tokio::join!(sockets[0].accept(), client);
+        assert!(accepted.unwrap().0.nodelay().unwrap());
+        drop(client.unwrap());
     }
 
     #[test]

@@ -12,16 +12,6 @@ use store::{Disk, Entry, Lock};
 /// Bytes in a unit of `st_blocks`, whatever the file system's own block size.
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Part of the files this process may open that its stores keep open for their next use.
-const KEPT_OPEN_PART: usize = 4;
-
-/// Files that the stores of this process may keep open for their next use, all together: most of
-/// what it may open is for connections.
-pub fn files_to_keep_open() -> usize {
-    let limit = sys::limits::raise_open_files().unwrap_or(0);
-    usize::try_from(limit).unwrap_or(usize::MAX).div_euclid(KEPT_OPEN_PART)
-}
-
 /// A folder of the file system as the store's disk. Every call blocks.
 #[derive(Debug)]
 pub struct FsDisk {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use hyper::{Request, Response};
@@ -25,7 +26,7 @@ use crate::{Body, BodyError, Client, RequestBody};
 /// those that end by themselves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// After a broken-off response was logged, further ones are only counted for so long, milliseconds.
+/// After something was logged, more of its kind are only counted for so long, milliseconds.
 const QUIET_MS: u64 = 60_000;
 
 /// Answers requests.
@@ -88,7 +89,8 @@ impl Listener {
             (true, Some(certificates)) => Some(certificates.server_config(&ALPN)),
             (true, None) => return Err(ListenError::NoCertificate { address }),
         };
-        Ok(Self { sockets: vec![listen::tcp(address)?], tls })
+        let workers = tokio::runtime::Handle::current().metrics().num_workers();
+        Ok(Self { sockets: listen::tcp_shared(listen, workers)?, tls })
     }
 
     /// Where it listens, with the port that port 0 was given.
@@ -135,10 +137,31 @@ pub struct Counters {
     pub handshakes_failed: AtomicU64,
     /// A place under the limit of connections has become free.
     freed: Notify,
-    /// Until when a broken-off response is only counted.
-    quiet_until_ns: AtomicU64,
+    /// Times that a listener had to wait for one.
+    pub full: AtomicU64,
+    full_said: Quiet,
+    broken_off_said: Quiet,
+}
+
+/// Keeps a log line to one in [`QUIET_MS`].
+#[derive(Debug, Default)]
+struct Quiet {
+    /// Until when it is only counted.
+    until_ns: AtomicU64,
     /// Those that were.
     unsaid: AtomicU64,
+}
+
+impl Quiet {
+    /// Whether to say it now, and how many were not said since the last one that was.
+    fn due(&self, now: Now) -> Option<u64> {
+        if self.until_ns.load(Relaxed) > now.mono_ns {
+            self.unsaid.fetch_add(1, Relaxed);
+            return None;
+        }
+        self.until_ns.store(now.plus_ms(QUIET_MS).mono_ns, Relaxed);
+        Some(self.unsaid.swap(0, Relaxed))
+    }
 }
 
 impl Counters {
@@ -149,6 +172,10 @@ impl Counters {
             let open = usize::try_from(self.open.load(Relaxed)).unwrap_or(usize::MAX);
             if open < connections_max {
                 return;
+            }
+            self.full.fetch_add(1, Relaxed);
+            if let Some(more) = self.full_said.due(rt::clock::now()) {
+                tracing::warn!(connections_max, more, "no connection is free: clients wait");
             }
             freed.await;
         }
@@ -166,12 +193,7 @@ impl Counters {
     /// one that was.
     pub(crate) fn note_broken_off(&self, now: Now) -> Option<u64> {
         self.broken_off.fetch_add(1, Relaxed);
-        if self.quiet_until_ns.load(Relaxed) > now.mono_ns {
-            self.unsaid.fetch_add(1, Relaxed);
-            return None;
-        }
-        self.quiet_until_ns.store(now.plus_ms(QUIET_MS).mono_ns, Relaxed);
-        Some(self.unsaid.swap(0, Relaxed))
+        self.broken_off_said.due(now)
     }
 }
 
@@ -232,12 +254,17 @@ impl<H: Handler> Entrance<H> {
                 Some(ended) = connections.join_next() => note_panic(ended),
                 accepted = next => match accepted {
                     Ok((stream, address)) => {
-                        no_delay(&stream);
                         connections.spawn(self.serve(stream, address));
                     }
                     Err(error) => accept_failed(&error).await,
                 },
             }
+        }
+        // Who has come by now is served all the same; closing the socket would refuse them.
+        while let Poll::Ready(Ok((stream, address))) =
+            socket.poll_accept(&mut Context::from_waker(Waker::noop()))
+        {
+            connections.spawn(self.serve(stream, address));
         }
         drop(socket);
         drain(connections, &self.shutdown, &self.counters).await;
@@ -288,13 +315,6 @@ pub(crate) fn note_panic(ended: Result<(), JoinError>) {
         && error.is_panic()
     {
         tracing::error!(%error, "a connection ended by a fault of this program");
-    }
-}
-
-/// Small responses and the ends of large ones must not wait for the client's acknowledgement.
-fn no_delay(stream: &TcpStream) {
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
 }
 

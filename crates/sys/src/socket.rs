@@ -21,6 +21,46 @@ fn set(socket: &impl AsFd, level: c_int, option: c_int, value: c_int) -> io::Res
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Lets a TCP socket take no more from its writer than it can send soon: it is writable again once
+/// fewer than `bytes` are waiting unsent (`TCP_NOTSENT_LOWAT`). Connections have it from their listener.
+///
+/// # Errors
+/// As `setsockopt(2)` has them.
+pub fn unsent_at_most(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
+/// Sends at most so many bytes per second on each connection (`SO_MAX_PACING_RATE`). Connections have
+/// it from their listener.
+///
+/// # Errors
+/// As `setsockopt(2)` has them.
+pub fn pace(socket: &impl AsFd, bytes_per_s: u64) -> io::Result<()> {
+    set_bytes(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_s.to_ne_bytes())
+}
+
+/// Chooses the congestion control of a TCP socket by the kernel's name for it (`TCP_CONGESTION`).
+/// Connections have it from their listener.
+///
+/// # Errors
+/// `NotFound` when the kernel has none of this name, `PermissionDenied` when this process may not
+/// choose it; else as `setsockopt(2)` has them.
+pub fn choose_congestion(socket: &impl AsFd, name: &str) -> io::Result<()> {
+    set_bytes(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, name.as_bytes())
+}
+
+/// Sets an option whose value is `bytes`.
+fn set_bytes(socket: &impl AsFd, level: c_int, option: c_int, bytes: &[u8]) -> io::Result<()> {
+    let length = libc::socklen_t::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the pointer and length describe `bytes`, which live through the call; the kernel only
+    // reads them. The descriptor is open because `socket` is borrowed.
+    let done = unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), level, option, bytes.as_ptr().cast(), length)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Asks for a receive buffer of `bytes`: above the system's limit where this process may
 /// (`SO_RCVBUFFORCE`), else as much as the limit allows.
 ///
@@ -55,5 +95,57 @@ pub fn tell_destination(socket: &impl AsFd, v6: bool) -> io::Result<()> {
         set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)
     } else {
         set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    /// The value of an option, at most 16 bytes.
+    fn get(socket: &impl AsFd, level: c_int, option: c_int) -> Vec<u8> {
+        let mut bytes = [0u8; 16];
+        let mut length = bytes.len() as libc::socklen_t;
+        // SAFETY: pointer and length describe `bytes`, which the call fills up to the length that it
+        // then stores in `length`; both live through the call.
+        let done = unsafe {
+            libc::getsockopt(
+                socket.as_fd().as_raw_fd(),
+                level,
+                option,
+                bytes.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!(done, 0);
+        bytes[..length as usize].to_vec()
+    }
+
+    #[test]
+    fn connections_have_the_options_of_their_listener() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set(&listener, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1).unwrap();
+        unsent_at_most(&listener, 131_072).unwrap();
+        pace(&listener, 10_000_000_000).unwrap();
+        choose_congestion(&listener, "reno").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let tcp = libc::IPPROTO_TCP;
+        assert_ne!(get(&accepted, tcp, libc::TCP_NODELAY), 0i32.to_ne_bytes());
+        assert_eq!(get(&accepted, tcp, libc::TCP_NOTSENT_LOWAT), 131_072i32.to_ne_bytes());
+        let rate = get(&accepted, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE);
+        // Older kernels tell it in 32 bits.
+        let expected = 10_000_000_000u64.to_ne_bytes();
+        assert!(rate == expected || rate == u32::MAX.to_ne_bytes(), "{rate:?}");
+        assert!(get(&accepted, tcp, libc::TCP_CONGESTION).starts_with(b"reno\0"));
+    }
+
+    #[test]
+    fn a_congestion_control_that_is_not_there_says_so() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let error = choose_congestion(&listener, "no-such-thing").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 }

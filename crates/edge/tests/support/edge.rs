@@ -8,6 +8,7 @@ use std::time::Duration;
 use edge::{Params, StoreParams, Timeouts};
 use model::ByteCount;
 use nodemap::{AdminMap, HostPattern, NodeMap, Project};
+use rt::tls::{CertificateFiles, Certificates};
 use rt::{Context, Shutdown};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -137,6 +138,23 @@ impl Edge {
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let bound = edge::bind(params, following, context.clone()).await.unwrap();
         Self::serving(bound, map, context)
+    }
+
+    /// An edge that speaks TLS with these certificates.
+    pub async fn over_tls(dir: &Path, map: NodeMap, files: &[CertificateFiles]) -> Self {
+        let mut params = params(dir, ByteCount(1 << 30));
+        params.listen.iter_mut().for_each(|listen| listen.tls = true);
+        let mut context = context(dir);
+        let certificates = Certificates::load(files, dir, &context.metrics).unwrap();
+        context.certificates = Some(certificates);
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
+    /// What it shows who speaks TLS with it.
+    pub fn certificates(&self) -> &Certificates {
+        self.context.certificates.as_ref().unwrap()
     }
 
     /// An edge that may not come up.

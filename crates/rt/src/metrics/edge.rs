@@ -9,6 +9,10 @@ super::metrics! {
         "Body bytes handed to clients.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []
         "Connections of clients open now.";
+    CONNECTIONS_MAX: Gauge "cacheboy_edge_connections_max" []
+        "Connections of clients that may be open at once; further ones wait in the kernel's queue.";
+    CONNECTIONS_FULL: Counter "cacheboy_edge_connections_full_total" []
+        "Times that a listener waited because as many connections were open as may be.";
     ACCEPTED: Counter "cacheboy_edge_connections_accepted_total" []
         "Connections of clients accepted.";
     BROKEN_OFF: Counter "cacheboy_edge_responses_broken_off_total" []
