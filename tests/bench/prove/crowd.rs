@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -175,9 +175,13 @@ async fn read_slowly(crowd: &Crowd, large: &Arc<Known>) -> Result<JoinSet<Result
 
 /// Every idle connection is still one: it asks again.
 async fn wake(idle: Vec<Resting>, small: &Arc<Known>) -> Result<()> {
+    let (all, mut lost) = (idle.len(), 0);
     let ask = Ask::whole(small);
     for resting in idle {
-        timeout(PATIENCE, resting.wake().ask(&ask)).await??;
+        if timeout(PATIENCE, resting.wake().ask(&ask)).await?.is_err() {
+            lost += 1;
+        }
     }
+    ensure!(lost == 0, "{lost} of {all} idle connections were closed");
     Ok(())
 }

@@ -19,7 +19,8 @@ mod mixed;
 mod objects;
 mod tls;
 
-use anyhow::Result;
+use std::process::ExitCode;
+
 use clap::Parser;
 
 /// What is proved.
@@ -34,10 +35,17 @@ enum Proof {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    match Proof::parse() {
+async fn main() -> ExitCode {
+    let proved = match Proof::parse() {
         Proof::Mixed(mixed) => mixed::run(&mixed).await,
         Proof::CrowdIdle(crowd) => crowd::run(&crowd).await,
         Proof::LoadLatency(latency) => latency::run(&latency).await,
+    };
+    match proved {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("prove: {fault:#}");
+            ExitCode::FAILURE
+        }
     }
 }
