@@ -97,5 +97,5 @@ fn chromium_fetches_whole_files_and_parts() {
         .replace("COLLECTOR", &collector.local_addr().unwrap().to_string());
     put(&network, "page.html", page.as_bytes());
 
-    assert_eq!(said(&network, &collector, &["--disable-quic".to_owned()]), due("http/1.1"));
+    assert_eq!(said(&network, &collector, &["--disable-quic".to_owned()]), due("h2"));
 }

@@ -7,8 +7,8 @@ use http::{HeaderMap, Uri, Version, header};
 
 /// The host asked for, with its port if it names one: of the target in absolute form, else of the
 /// `Host` field. `None` when the request is to be refused (400): a request has exactly one `Host`,
-/// even where the target names the host, and both are right. Only HTTP/1.0 may have none; the host
-/// is then empty.
+/// even where the target names the host, and both are right. HTTP/1.0 may have none, the host is then
+/// empty; from HTTP/2 on the target is enough.
 pub(crate) fn host_of<'a>(
     version: Version,
     uri: &'a Uri,
@@ -18,6 +18,8 @@ pub(crate) fn host_of<'a>(
     let field = match (fields.next(), fields.next()) {
         (Some(field), None) => field.to_str().ok().filter(|host| is_host(host))?,
         (None, None) if version < Version::HTTP_11 => "",
+        // HTTP/2 and HTTP/3 name it as a part of the target (RFC 9113 section 8.3.1).
+        (None, None) if version > Version::HTTP_11 && uri.authority().is_some() => "",
         _ => return None,
     };
     if uri.scheme().is_some_and(|s| *s != Scheme::HTTP && *s != Scheme::HTTPS) {
@@ -69,7 +71,7 @@ mod tests {
 
     #[test]
     fn one_good_host_however_the_target_is_written() {
-        let (v11, v10) = (Version::HTTP_11, Version::HTTP_10);
+        let (v2, v11, v10) = (Version::HTTP_2, Version::HTTP_11, Version::HTTP_10);
         for (version, target, fields, want) in [
             (v11, "/a", &["a.example"][..], Some("a.example")),
             (v11, "/a", &["A.example:8080"], Some("A.example:8080")),
@@ -105,6 +107,9 @@ mod tests {
             (v11, "http://a.example/a", &[], None),
             (v11, "http://a.example/a", &["a.example", "a.example"], None),
             (v11, "http://a.example/a", &["a b"], None),
+            (v2, "https://a.example/a", &[], Some("a.example")),
+            (v2, "/a", &["a.example"], Some("a.example")),
+            (v2, "/a", &[], None),
             (v11, "http://u@a.example/a", &["a.example"], None),
             (v11, "ftp://a.example/a", &["a.example"], None),
         ] {

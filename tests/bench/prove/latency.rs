@@ -28,7 +28,7 @@ pub(crate) struct Latency {
     #[command(flatten)]
     edge: Edge,
     /// How to ask: HTTP/1.1 on a connection for each download, HTTP/2 on one for all
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "h1")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "h1,h2")]
     ways: Vec<Way>,
     /// Downloads at the same time
     #[arg(long, value_delimiter = ',', default_value = "0,1,4,32")]
