@@ -267,6 +267,10 @@ struct ConnectionGauges {
     full: Counter,
     broken_off: Counter,
     malformed: Counter,
+    h2_connections: Counter,
+    h2_requests: Counter,
+    h2_resets: Counter,
+    h2_floods: Counter,
 }
 
 impl ConnectionGauges {
@@ -279,6 +283,10 @@ impl ConnectionGauges {
             full: metrics.counter(&metric::CONNECTIONS_FULL, &[]),
             broken_off: metrics.counter(&metric::BROKEN_OFF, &[]),
             malformed: metrics.counter(&metric::MALFORMED, &[]),
+            h2_connections: metrics.counter(&metric::H2_CONNECTIONS, &[]),
+            h2_requests: metrics.counter(&metric::H2_REQUESTS, &[]),
+            h2_resets: metrics.counter(&metric::H2_RESETS, &[]),
+            h2_floods: metrics.counter(&metric::H2_FLOODS, &[]),
         }
     }
 
@@ -290,6 +298,10 @@ impl ConnectionGauges {
             (&self.full, &connections.full),
             (&self.broken_off, &connections.broken_off),
             (&self.malformed, &connections.malformed),
+            (&self.h2_connections, &connections.h2_connections),
+            (&self.h2_requests, &connections.h2_requests),
+            (&self.h2_resets, &connections.h2_resets),
+            (&self.h2_floods, &connections.h2_floods),
         ] {
             raise(counter, total.load(Ordering::Relaxed));
         }

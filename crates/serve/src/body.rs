@@ -13,7 +13,7 @@ use bytes::{Buf, Bytes};
 use http_body::{Frame, SizeHint};
 
 use crate::chunk::{Chunk, Files};
-use crate::file_range::{FileRange, Reader};
+use crate::file_range::{CHUNK_BYTES, FileRange, Reader};
 use crate::pulse::Busy;
 
 /// A shorter part of a file is read and leaves in one write with what is before it.
@@ -68,6 +68,8 @@ pub struct Body {
     left: Option<u64>,
     /// Tells the connection when the response has been handed over.
     busy: Option<Busy>,
+    /// Bytes read of a file at once at most.
+    read_bytes_max: usize,
 }
 
 enum Content {
@@ -102,12 +104,17 @@ impl Body {
     }
 
     fn new(content: Content, left: Option<u64>) -> Self {
-        Self { content, left, busy: None }
+        Self { content, left, busy: None, read_bytes_max: CHUNK_BYTES }
     }
 
     /// Whether its length is known beforehand.
     pub(crate) fn has_length(&self) -> bool {
         self.left.is_some()
+    }
+
+    /// From now on so many bytes of a file are read at once at most.
+    pub(crate) fn read_at_most(&mut self, bytes: usize) {
+        self.read_bytes_max = bytes;
     }
 
     pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
@@ -117,14 +124,15 @@ impl Body {
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
         let files = self.busy.as_ref().and_then(Busy::files);
+        let most = self.read_bytes_max;
         match &mut self.content {
             Content::Bytes(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.content = Content::Over;
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Chunk::Mem(bytes))))
             }
-            Content::File(reader) => poll_file(reader, files, cx),
-            Content::Source(pulling) => pulling.poll_chunk(files, cx),
+            Content::File(reader) => poll_file(reader, files, most, cx),
+            Content::Source(pulling) => pulling.poll_chunk(files, most, cx),
             Content::Over => Poll::Ready(None),
         }
     }
@@ -202,6 +210,7 @@ impl std::fmt::Debug for Body {
 fn poll_file(
     reader: &mut Reader,
     files: Option<&Files>,
+    most: usize,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Chunk, BodyError>>> {
     if let Some(files) = files
@@ -211,7 +220,7 @@ fn poll_file(
     {
         return Poll::Ready(Some(Ok(chunk)));
     }
-    let read = ready!(reader.poll_chunk(cx));
+    let read = ready!(reader.poll_chunk(most, cx));
     Poll::Ready(read.map(|read| read.map(Chunk::Mem).map_err(BodyError::File)))
 }
 
@@ -247,11 +256,12 @@ impl Pulling {
     fn poll_chunk(
         &mut self,
         files: Option<&Files>,
+        most: usize,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Chunk, BodyError>>> {
         loop {
             if let Some(reader) = &mut self.file {
-                match ready!(poll_file(reader, files, cx)) {
+                match ready!(poll_file(reader, files, most, cx)) {
                     None => self.file = None,
                     chunk => return Poll::Ready(chunk),
                 }

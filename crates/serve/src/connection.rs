@@ -189,6 +189,11 @@ pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Ends it so that the other side sees a failure, not an end.
     fn reset(self);
 
+    /// The socket below, if there is one.
+    fn socket(&self) -> Option<&TcpStream> {
+        self.plain()
+    }
+
     /// The socket, when what is written goes to the client as it is: file content may then leave
     /// without a copy.
     fn plain(&self) -> Option<&TcpStream> {

@@ -26,8 +26,8 @@ use crate::body::Body;
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
 /// Buffers of [`CHUNK_BYTES`] kept for the next chunk.
 const SPARE_BUFFERS_MAX: usize = 64;
-/// Chunks smaller than this have a buffer of their own size, made for them.
-const SMALL_BYTES: usize = 32 * 1024;
+/// Chunks up to this have a buffer of their own size, made for them.
+const SMALL_BYTES: usize = 64 * 1024;
 
 /// A part of a file that is to be sent.
 #[derive(Clone, Debug)]
@@ -211,13 +211,17 @@ impl Reader {
         Ok(())
     }
 
-    /// The next chunk; `None` at the end.
-    pub(crate) fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    /// The next chunk, of at most `most` bytes and [`CHUNK_BYTES`]; `None` at the end.
+    pub(crate) fn poll_chunk(
+        &mut self,
+        most: usize,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Bytes>>> {
         if self.range.is_empty() {
             return Poll::Ready(None);
         }
         if self.elsewhere.is_none() {
-            if let Some(read) = ready!(self.poll_file(cx)) {
+            if let Some(read) = ready!(self.poll_file(most, cx)) {
                 return Poll::Ready(Some(read));
             }
             self.elsewhere = self.range.elsewhere().map(Box::new);
@@ -231,9 +235,10 @@ impl Reader {
     }
 
     /// The next chunk of the file; `None`: it is not to be had from there any more.
-    fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+    fn poll_file(&mut self, most: usize, cx: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
         if self.pending.is_none() {
-            let len = usize::try_from(self.range.len).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            let most = most.min(CHUNK_BYTES);
+            let len = usize::try_from(self.range.len).unwrap_or(most).min(most);
             let mut buffer = Buffer::of(len);
             match sys::read_nowait(&self.range.file, self.range.offset, buffer.as_mut(len)) {
                 Ok(got) => return Poll::Ready(self.take(Ok(buffer.filled(got)))),
@@ -316,7 +321,7 @@ static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 impl Buffer {
     fn of(len: usize) -> Self {
-        let bytes = if len < SMALL_BYTES {
+        let bytes = if len <= SMALL_BYTES {
             vec![0; len]
         } else {
             let spare = SPARE.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -388,7 +393,7 @@ mod tests {
     }
 
     async fn chunk(reader: &mut Reader) -> Option<io::Result<Bytes>> {
-        poll_fn(|cx| reader.poll_chunk(cx)).await
+        poll_fn(|cx| reader.poll_chunk(CHUNK_BYTES, cx)).await
     }
 
     #[tokio::test]

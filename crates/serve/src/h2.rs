@@ -41,6 +41,8 @@ use crate::server::{Counters, Handler, Limits};
 mod exchange;
 mod exchanges;
 mod gather;
+#[cfg(test)]
+mod tests;
 
 /// Requests of one connection at once.
 const STREAMS_MAX: u32 = 128;
@@ -53,6 +55,9 @@ const FAULTS_MAX: usize = 256;
 /// Streams that ended here a while ago of which frames may still come, and the while.
 const ENDED_STREAMS_MAX: usize = 32;
 const ENDED_STREAM_TIME: Duration = Duration::from_secs(5);
+
+/// What the kernel may hold and has not sent: a small answer cannot overtake it.
+const NOT_SENT_BYTES: u32 = 64 * 1024;
 
 /// After so many looks at a client that takes nothing it is given up.
 const STALLED_LOOKS: u32 = 4;
@@ -71,6 +76,11 @@ pub(crate) async fn serve<S, H>(
     H: Handler,
 {
     counters.h2_connections.fetch_add(1, Relaxed);
+    if let Some(socket) = stream.socket()
+        && let Err(error) = sys::socket::not_sent_low_water(socket, NOT_SENT_BYTES)
+    {
+        tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+    }
     let out = Gather::new(stream, first);
     let handshake = timeout(limits.head_timeout, handshake(&out, &limits));
     let connection = tokio::select! {

@@ -36,4 +36,8 @@ impl Wire for TlsStream<TcpStream> {
     fn reset(self) {
         self.into_inner().0.reset();
     }
+
+    fn socket(&self) -> Option<&TcpStream> {
+        Some(self.get_ref().0)
+    }
 }

@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 use crate::BodyError;
 use crate::chunk::Marked;
 use crate::connection::Wire;
-use crate::file_range::Reader;
+use crate::file_range::{CHUNK_BYTES, Reader};
 use crate::pulse::Pulse;
 
 /// Bytes read at once: more than nearly every request has. They are copied on, which costs
@@ -126,7 +126,7 @@ impl<S: Wire> Io<S> {
                     return Poll::Ready(confirmed.map_err(|error| self.broken(error)));
                 }
             }
-            let Poll::Ready(read) = part.reader.poll_chunk(cx) else {
+            let Poll::Ready(read) = part.reader.poll_chunk(CHUNK_BYTES, cx) else {
                 // It is the client that waits for us.
                 self.pulse.note_write(false);
                 return Poll::Pending;

@@ -33,6 +33,7 @@ mod files;
 mod h2;
 pub mod h3;
 mod handshake;
+mod head;
 mod io;
 mod priority;
 mod pulse;

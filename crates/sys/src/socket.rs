@@ -72,6 +72,16 @@ pub fn receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
+/// A TCP socket takes more only while less than `bytes` of what it took has not been sent yet: what
+/// is decided late can still be decided (`TCP_NOTSENT_LOWAT`).
+///
+/// # Errors
+/// As `setsockopt(2)` has them.
+pub fn not_sent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+}
+
 /// Makes an IPv4 (`v6` false) or IPv6 UDP socket ignore path MTU messages: they can be forged,
 /// and answers are small enough to pass (`IP_PMTUDISC_OMIT`; RFC 9715 section 3.1).
 ///

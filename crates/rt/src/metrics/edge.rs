@@ -17,6 +17,14 @@ super::metrics! {
         "Connections of clients accepted.";
     BROKEN_OFF: Counter "cacheboy_edge_responses_broken_off_total" []
         "Responses broken off because their body could not go on.";
+    H2_CONNECTIONS: Counter "cacheboy_edge_http2_connections_total" []
+        "Connections of clients in HTTP/2.";
+    H2_REQUESTS: Counter "cacheboy_edge_http2_requests_total" []
+        "Requests of clients in HTTP/2.";
+    H2_RESETS: Counter "cacheboy_edge_http2_resets_total" []
+        "Responses in HTTP/2 whose clients did not want all of them.";
+    H2_FLOODS: Counter "cacheboy_edge_http2_floods_total" []
+        "Connections in HTTP/2 ended (GOAWAY ENHANCE_YOUR_CALM) for frames that cost much and ask for nothing.";
     MALFORMED: Counter "cacheboy_edge_connections_malformed_total" []
         "Connections closed for a request that is not HTTP or too large.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]

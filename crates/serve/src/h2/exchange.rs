@@ -9,14 +9,13 @@ use std::task::{Context, Poll, ready};
 use ::h2::server::SendResponse;
 use ::h2::{Reason, RecvStream, SendStream};
 use bytes::{Buf, Bytes};
-use http::response::Parts;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
-use rt::clock;
 
+use crate::head::{complete, may_have_body, name_host};
 use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
 use crate::server::{Counters, Handler};
-use crate::{Body, BodyError, Client, RequestBody, date};
+use crate::{Body, BodyError, Client, RequestBody};
 
 /// After a wait for the client's window a body asks for so much of it: when it is small, whoever
 /// asks next finds some of it left.
@@ -42,12 +41,16 @@ impl<H: Handler> Answering<H> {
     /// Answers one request. Dropped, it resets the stream.
     pub(crate) async fn answer(
         self: Arc<Self>,
-        request: Request<RecvStream>,
+        mut request: Request<RecvStream>,
         mut respond: SendResponse<Given>,
     ) {
         self.counters.requests.fetch_add(1, Relaxed);
         self.counters.h2_requests.fetch_add(1, Relaxed);
-        let is_head = request.method() == Method::HEAD;
+        if !name_host(&mut request) {
+            self.counters.malformed.fetch_add(1, Relaxed);
+            return respond.send_reset(Reason::PROTOCOL_ERROR);
+        }
+        let method = request.method().clone();
         let priority = Priority::of(request.headers());
         let length = content_length(request.headers());
         let request = request.map(|content| RequestBody::h2(content, length));
@@ -64,8 +67,9 @@ impl<H: Handler> Answering<H> {
         };
         let (mut head, body) = response.into_parts();
         let length = body.size_hint().exact();
-        complete(&mut head, is_head, length);
-        let has_no_body = is_head || is_bodyless(head.status) || body.is_end_stream();
+        complete(head.status, &method, &mut head.headers, length);
+        let has_no_body =
+            method == Method::HEAD || !may_have_body(head.status) || body.is_end_stream();
         let mut stream = match respond.send_response(Response::from_parts(head, ()), has_no_body) {
             Ok(stream) => stream,
             Err(error) => {
@@ -96,38 +100,6 @@ fn content_length(fields: &HeaderMap) -> Option<u64> {
     fields.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Responses that have no body by their status (RFC 9110 section 6.4.1).
-fn is_bodyless(status: StatusCode) -> bool {
-    status.is_informational()
-        || [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED].contains(&status)
-}
-
-/// Fields of a connection, which HTTP/2 does not know (RFC 9113 section 8.2.2).
-const OF_CONNECTIONS: [HeaderName; 5] = [
-    header::CONNECTION,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-];
-
-/// The fields that the connection adds, or takes away.
-fn complete(head: &mut Parts, is_head: bool, length: Option<u64>) {
-    let fields = &mut head.headers;
-    for name in &OF_CONNECTIONS {
-        fields.remove(name);
-    }
-    if !fields.contains_key(header::DATE) {
-        fields.insert(header::DATE, date::header(clock::now()));
-    }
-    let length = length.filter(|bytes| !(is_bodyless(head.status) || is_head && *bytes == 0));
-    if let Some(bytes) = length
-        && !fields.contains_key(header::CONTENT_LENGTH)
-    {
-        fields.insert(header::CONTENT_LENGTH, HeaderValue::from(bytes));
-    }
-}
-
 /// Sends a body, part by part: each when it is its turn and the client has room for it.
 async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Result<(), Broken> {
     let mut body = Pin::new(&mut body);
@@ -146,8 +118,9 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
         let wanted = if chunk.is_empty() { ask } else { ask.min(chunk.len()) };
         stream.reserve_capacity(wanted);
         let mut waited = false;
-        let room = poll_fn(|cx| poll_room(stream, turn, &mut waited, cx)).await?;
+        let room = poll_fn(|cx| poll_room(stream, turn, wanted, &mut waited, cx)).await?;
         if chunk.is_empty() {
+            body.read_at_most(room);
             let mut polled = poll_fn(|cx| Poll::Ready(body.as_mut().poll_frame(cx))).await;
             if polled.is_pending() {
                 // Others may have the room in the meantime.
@@ -193,6 +166,7 @@ fn give(
 fn poll_room(
     stream: &mut SendStream<Given>,
     turn: &Turn,
+    wanted: usize,
     waited: &mut bool,
     cx: &mut Context<'_>,
 ) -> Poll<Result<usize, Broken>> {
@@ -207,7 +181,10 @@ fn poll_room(
             Poll::Pending => break,
         }
     }
-    *waited = true;
+    if !*waited {
+        *waited = true;
+        stream.reserve_capacity(wanted.min(PART_BYTES_NARROW));
+    }
     turn.waits();
     or_reset(Poll::Pending, stream, cx)
 }

@@ -13,30 +13,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use bytes::{Buf, Bytes};
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, DATE, EXPECT, HOST, HeaderName, TE, TRANSFER_ENCODING, UPGRADE,
-};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{EXPECT, TE};
+use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body as _;
-use rt::clock;
 use tokio::time::timeout;
 
 use super::connection::Shared;
 use super::content::{Content, announced};
 use super::flow::Unsent;
 use super::quic::{Connection, Handle, Sender, Sending};
+use crate::head::{OF_CONNECTIONS, complete, may_have_body, name_host};
 use crate::server::Handler;
-use crate::{Body, BodyError, Client, RequestBody, date};
-
-/// Fields that speak of an HTTP/1.1 connection: a request with one is malformed, and a response has
-/// none (RFC 9114 section 4.2).
-const OF_CONNECTIONS: [HeaderName; 5] = [
-    CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    TRANSFER_ENCODING,
-    UPGRADE,
-];
+use crate::{Body, BodyError, Client, RequestBody};
 
 /// Responses that are known to be at most so long are read whatever the others of their connection
 /// hold.
@@ -135,7 +123,9 @@ async fn answer<H: Handler>(
     let Ok(content) = Content::of(stream, allowance, shared.head_bytes_read, length).await else {
         return refused(Code::H3_MESSAGE_ERROR);
     };
-    name_host(&mut request);
+    if !name_host(&mut request) {
+        return refused(Code::H3_MESSAGE_ERROR);
+    }
     if let Some(priority) = priority(request.headers()) {
         sending.set_priority(priority);
     }
@@ -164,14 +154,6 @@ fn is_well_formed(request: &Request<()>) -> bool {
         && request.extensions().get::<h3::ext::Protocol>().is_none()
 }
 
-/// Gives a request whose host stands in `:authority` alone the field that other versions have.
-fn name_host(request: &mut Request<()>) {
-    let authority = request.uri().authority().map(|a| HeaderValue::from_str(a.as_str()));
-    if let (Some(Ok(host)), false) = (authority, request.headers().contains_key(HOST)) {
-        request.headers_mut().insert(HOST, host);
-    }
-}
-
 /// The stream priority of what the client says of its urgency, 0 to 7 (RFC 9218 section 4.1); streams
 /// of quinn begin with 0, so the usual urgency of 3 is that.
 fn priority(headers: &HeaderMap) -> Option<i32> {
@@ -195,7 +177,7 @@ async fn respond<H: Handler>(
     sending: &Sending,
 ) -> Result<(), Broken> {
     let (mut parts, body) = response.into_parts();
-    complete(parts.status, method, &mut parts.headers, &body);
+    complete(parts.status, method, &mut parts.headers, body.size_hint().exact());
     let has_body = *method != Method::HEAD && may_have_body(parts.status);
     head.send_response(Response::from_parts(parts, ())).await?;
     drop(head);
@@ -231,28 +213,6 @@ fn data_head(chunk: &Bytes) -> Bytes {
     let length = u64::try_from(chunk.len()).unwrap_or_default() | EIGHT_BYTES;
     let [a, b, c, d, e, f, g, h] = length.to_be_bytes();
     Bytes::copy_from_slice(&[DATA, a, b, c, d, e, f, g, h])
-}
-
-/// Takes out and adds what hyper does for other versions.
-fn complete(status: StatusCode, method: &Method, headers: &mut HeaderMap, body: &Body) {
-    for name in &OF_CONNECTIONS {
-        headers.remove(name);
-    }
-    if !headers.contains_key(DATE) {
-        headers.insert(DATE, date::header(clock::now()));
-    }
-    if let Some(length) = body.size_hint().exact()
-        && may_have_body(status)
-        && (*method != Method::HEAD || length > 0)
-    {
-        headers.entry(CONTENT_LENGTH).or_insert_with(|| HeaderValue::from(length));
-    }
-}
-
-fn may_have_body(status: StatusCode) -> bool {
-    !status.is_informational()
-        && status != StatusCode::NO_CONTENT
-        && status != StatusCode::NOT_MODIFIED
 }
 
 /// Counts why a response ended early, and ends its stream so that the client sees it.
