@@ -46,14 +46,18 @@ impl Edge {
     }
 }
 
-/// Has the edge hand over when its process yields. `address`: where its successor takes requests of
+/// Has the edge hand over when its process yields. `private`: where its successor takes requests of
 /// this process. Connections to it wait until the successor serves.
-pub(crate) fn register(edge: &Arc<Edge>, address: SocketAddr, context: &Context) {
+pub(crate) fn register(
+    edge: &Arc<Edge>,
+    private: &Arc<ArcSwapOption<SocketAddr>>,
+    context: &Context,
+) {
     // An edge that has ended has nothing to hand over.
-    let edge = Arc::downgrade(edge);
+    let (edge, private) = (Arc::downgrade(edge), Arc::clone(private));
     context.on_yield("stores", async move {
-        if let Some(edge) = edge.upgrade() {
-            hand_over(edge, address).await;
+        if let (Some(edge), Some(address)) = (edge.upgrade(), private.load_full()) {
+            hand_over(edge, *address).await;
         }
     });
 }

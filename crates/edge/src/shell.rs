@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use http_cache::Identity;
 use model::time::utc;
 use rt::follow::Following;
@@ -74,6 +74,7 @@ pub struct Bound {
     listeners: Vec<Listener>,
     /// Where the process that had the stores before asks for what it has to send yet.
     private: TcpListener,
+    private_address: Arc<ArcSwapOption<SocketAddr>>,
     node_map: Following,
     context: Context,
 }
@@ -143,7 +144,10 @@ pub async fn bind_on(
         async move { purge::answer(&edge, &body).await }
     });
     let private = listen::tcp(PRIVATE)?;
-    Ok(Bound { edge, listeners, private, node_map, context })
+    let private_address = Arc::new(ArcSwapOption::new(private.local_addr().ok().map(Arc::new)));
+    // Before anybody can make the process yield.
+    hand_over::register(&edge, &private_address, &context);
+    Ok(Bound { edge, listeners, private, private_address, node_map, context })
 }
 
 impl Bound {
@@ -167,12 +171,13 @@ impl Bound {
     /// When it is no listener that can be waited on.
     pub fn on_private(self, listener: StdListener) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
+        self.private_address.store(Some(Arc::new(listener.local_addr()?)));
         Ok(Self { private: TcpListener::from_std(listener)?, ..self })
     }
 
     /// Serves until the context's shutdown has cut, or ended, every response.
     pub async fn serve(self) {
-        let Self { edge, listeners, private, node_map, context } = self;
+        let Self { edge, listeners, private, node_map, context, .. } = self;
         let connections = Arc::new(Connections::default());
         let status = (Arc::clone(&edge), Arc::clone(&connections));
         context.status.set("edge", move || show(&status.0, &status.1));
@@ -186,9 +191,6 @@ impl Bound {
             }
         }
         let private = Listener::from(private);
-        if let Ok(address) = private.address() {
-            hand_over::register(&edge, address, &context);
-        }
         let serve = |listeners, is_for_former, shutdown| {
             let front = Arc::new(Front { edge: Arc::clone(&edge), is_for_former });
             serve::http(listeners, front, limits(), Arc::clone(&connections), shutdown)
