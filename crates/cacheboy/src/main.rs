@@ -18,8 +18,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use rt::handover::Handed;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, RoleArgs};
 use out::OutError;
 use roles::Play;
 
@@ -40,13 +41,18 @@ fn main() -> ExitCode {
 }
 
 fn run(command: Command) -> Result<ExitCode> {
+    let play = |args: &RoleArgs, play| {
+        // Before the runtime opens files of its own.
+        let handed = Handed::take();
+        on_runtime(roles::run(args, play, handed))
+    };
     match command {
         Command::Demo(args) => on_runtime(demo::run(args)),
-        Command::Run(args) => on_runtime(roles::run(&args, Play::All)),
-        Command::Edge(args) => on_runtime(roles::run(&args, Play::Edge)),
-        Command::Dns(args) => on_runtime(roles::run(&args, Play::Dns)),
-        Command::Health(args) => on_runtime(roles::run(&args, Play::Health)),
-        Command::Master(args) => on_runtime(roles::run(&args, Play::Master)),
+        Command::Run(args) => play(&args, Play::All),
+        Command::Edge(args) => play(&args, Play::Edge),
+        Command::Dns(args) => play(&args, Play::Dns),
+        Command::Health(args) => play(&args, Play::Health),
+        Command::Master(args) => play(&args, Play::Master),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),

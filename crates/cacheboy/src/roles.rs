@@ -3,14 +3,20 @@
 use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use config::HostConfig;
+use model::time::utc;
 use nodemap::Finding;
+use rt::handover::{Handed, Predecessor, Sockets, Successor};
+use rt::metrics::host as metric;
 use rt::signals::{Pace, Signals};
-use rt::tls::Certificates;
-use rt::{Context, Shutdown, admin};
-use tokio::task::JoinSet;
+use rt::tls::{Certificate, Certificates};
+use rt::{Context, Phase, Shutdown, admin, listen, notify};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::cli::RoleArgs;
 
@@ -48,40 +54,125 @@ pub(crate) fn load(path: &Path) -> Result<HostConfig> {
     accepted(config::load(path))
 }
 
-/// Plays until a signal ends it, or until a role fails.
-pub(crate) async fn run(args: &RoleArgs, play: Play) -> Result<ExitCode> {
-    if args.end_with_parent {
+/// Plays until a signal ends it, until a successor has taken over, or until a role fails.
+pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<ExitCode> {
+    if args.end_with_parent && !handed.is_successor() {
         sys::process::end_with_parent().context("cannot tie this process to its parent")?;
     }
     rt::log::init();
     let signals = Signals::take().context("cannot listen for signals")?;
-    let config = load(&args.config)?;
-    let config = only(config, play, &args.config)?;
+    let hang_up = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let sockets = handed.sockets.clone();
+    let mut before = handed.dialogue().context("the process before cannot be talked to")?;
+    let played = async {
+        let config = only(load(&args.config)?, play, &args.config)?;
+        let host = begin(&config, sockets, &mut before).await?;
+        let (context, pace) = (host.clone(), pace(&config));
+        tokio::spawn(signals.conduct(context.shutdown.clone(), pace));
+        let mut roles = start(config, &context)?;
+        if roles.all_serve().await {
+            context.sockets.drop_unclaimed();
+            if let Err(error) = before.serving().await {
+                tracing::warn!(%error, "the process before does not hear that this one serves");
+            }
+            notify::ready("serving");
+            tokio::spawn(notify::watchdog(context.alive.clone()));
+            let hand_over = Predecessor::new(context.clone(), pace.deadline);
+            show(&context, before.predecessor(), hand_over.successor());
+            tokio::spawn(hand_over.conduct(hang_up));
+        }
+        roles.until_all_end(&context.shutdown).await?;
+        anyhow::Ok(context)
+    };
+    let outcome = played.await;
+    match &outcome {
+        // Whoever waits for this process waits for those before it too.
+        Ok(context) => tokio::select! {
+            () = before.predecessor_gone() => {}
+            () = context.shutdown.reached(Phase::Cut) => {}
+        },
+        Err(error) => before.failed(&format!("{error:#}")).await,
+    }
+    tracing::info!("stopped");
+    outcome.map(|_| ExitCode::SUCCESS)
+}
+
+/// How the process leaves. Only an edge is steered to, and has transfers that are worth waiting for.
+fn pace(config: &HostConfig) -> Pace {
+    config.edge.as_ref().map_or_else(Pace::default, |edge| edge.pace)
+}
+
+/// What all roles stand on: sockets, what is on disk, certificates, the admin listener.
+async fn begin(config: &HostConfig, sockets: Sockets, before: &mut Successor) -> Result<Context> {
+    let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
+    if before.predecessor().is_some() {
+        // What can be seen before the predecessor lets go of anything.
+        for files in &config.certificates {
+            Certificate::load(files).context("TLS cannot be spoken")?;
+        }
+        bind_all(config, &sockets)?;
+        sockets.put_back();
+        before.take_over().await.context("what is on disk is not handed over")?;
+    }
     let state_dir = config.host.state_dir.clone();
     std::fs::create_dir_all(&state_dir).with_context(|| {
         format!("cannot make state_dir {}: is its parent writable?", state_dir.display())
     })?;
-    let _own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
-    let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
+    let own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
     let mut context = Context::new(config.host.name.clone(), state_dir);
-    context.certificates = certificates(&config, &context).context("TLS cannot be spoken")?;
-    let shutdown = context.shutdown.clone();
-    // Only an edge is steered to, and has transfers that are worth waiting for.
-    let pace = config.edge.as_ref().map_or_else(Pace::default, |edge| edge.pace);
-    tokio::spawn(signals.conduct(shutdown.clone(), pace));
+    context.sockets = sockets;
+    context.certificates = certificates(config, &context).context("TLS cannot be spoken")?;
+    context.on_yield("state_dir", async move { drop(own) });
     if let Some(certificates) = context.certificates.clone() {
         let shown = certificates.clone();
         context.status.set("certificates", move || shown.status());
-        tokio::spawn(certificates.keep(shutdown.clone()));
+        let keeping = tokio::spawn(certificates.keep(context.shutdown.clone()));
+        context.on_yield("certificates", async move {
+            // It ends by itself, after what it was writing.
+            let _ = keeping.await;
+        });
     }
     if let Some(listen) = config.admin.clone() {
-        admin::start(listen, context.metrics.clone(), context.status.clone(), shutdown.clone())
-            .await?;
+        admin::start(listen, &context)?;
     }
     tracing::info!(host = %context.name, version = env!("CARGO_PKG_VERSION"), open_files = files, "starting");
-    let outcome = until_all_end(start(config, &context)?, &shutdown).await;
-    tracing::info!("stopped");
-    outcome.map(|()| ExitCode::SUCCESS)
+    Ok(context)
+}
+
+/// Binds the TCP addresses of all roles.
+fn bind_all(config: &HostConfig, sockets: &Sockets) -> Result<()> {
+    let workers = tokio::runtime::Handle::current().metrics().num_workers();
+    let of_master = config.master.iter().flat_map(|master| &master.listen);
+    for listen in config.edge.iter().flat_map(|edge| &edge.listen).chain(of_master) {
+        listen::tcp_shared(sockets, listen, workers)?;
+    }
+    let of_dns = config.dns.iter().flat_map(|dns| &dns.listen);
+    for address in config.health.iter().flat_map(|health| &health.listen).chain(of_dns) {
+        listen::tcp(sockets, *address)?;
+    }
+    Ok(())
+}
+
+/// The process itself in `/status`.
+fn show(context: &Context, predecessor: Option<u32>, successor: Arc<Mutex<Option<u32>>>) {
+    let shutdown = context.shutdown.clone();
+    context.status.set("process", move || {
+        serde_json::json!({
+            "pid": std::process::id(),
+            "phase": shutdown.phase().word(),
+            "since": utc(shutdown.since_ms()),
+            "leaving": shutdown.is_leaving(),
+            "predecessor": predecessor,
+            "successor": *successor.lock().unwrap_or_else(PoisonError::into_inner),
+        })
+    });
+    let (shutdown, gauge) = (context.shutdown.clone(), context.metrics.gauge(&metric::PHASE, &[]));
+    tokio::spawn(async move {
+        for (number, phase) in (0..).zip(Phase::ALL) {
+            shutdown.reached(phase).await;
+            gauge.set(number);
+        }
+    });
 }
 
 /// The config with the sections of `play` alone.
@@ -118,51 +209,113 @@ fn certificates(config: &HostConfig, context: &Context) -> Result<Option<Certifi
     Ok(Some(Certificates::load(&config.certificates, &context.state_dir, &context.metrics)?))
 }
 
-type Roles = JoinSet<(&'static str, Result<()>)>;
+/// How many roles there are.
+const ROLES_MAX: usize = 4;
+
+/// The roles of a process at work.
+struct Roles {
+    tasks: JoinSet<(&'static str, Result<()>)>,
+    /// One word from each that serves.
+    serve: mpsc::Receiver<()>,
+    first_error: Option<anyhow::Error>,
+}
 
 /// Starts each role that has a section as a task.
 fn start(config: HostConfig, context: &Context) -> Result<Roles> {
-    let mut roles = Roles::new();
+    let mut tasks = JoinSet::new();
+    let (serves, serve) = mpsc::channel::<()>(ROLES_MAX);
     if let Some(params) = config.master {
-        let context = context.clone();
-        roles.spawn(async { ("master", master::run(params, context).await.map_err(Into::into)) });
+        let (context, serves) = (context.clone(), serves.clone());
+        tasks.spawn(role("master", async move {
+            let bound = master::Master::bind(params, context)?;
+            let _ = serves.try_send(());
+            bound.serve().await;
+            Ok(())
+        }));
     }
     if let Some(params) = config.health {
-        let context = context.clone();
-        roles.spawn(async { ("health", health::run(params, context).await.map_err(Into::into)) });
+        let (context, serves) = (context.clone(), serves.clone());
+        tasks.spawn(role("health", async move {
+            let shutdown = context.shutdown.clone();
+            // It waits for file systems that may hang.
+            let bound = tokio::select! {
+                bound = health::Health::bind(params, context) => bound?,
+                () = shutdown.reached(Phase::Draining) => return Ok(()),
+            };
+            let _ = serves.try_send(());
+            bound.serve().await;
+            Ok(())
+        }));
     }
     if config.edge.is_none() && config.dns.is_none() {
-        return Ok(roles);
+        return Ok(Roles { tasks, serve, first_error: None });
     }
     let follow = config.follow.context("edge and dns need [follow] node_map")?;
     let following = rt::follow::start(follow, context);
     if let Some(params) = config.edge {
-        let (context, following) = (context.clone(), following.clone());
-        roles.spawn(async {
-            ("edge", edge::run(params, following, context).await.map_err(Into::into))
-        });
+        let (context, following, serves) = (context.clone(), following.clone(), serves.clone());
+        tasks.spawn(role("edge", async move {
+            let bound = edge::bind(params, following, context).await?;
+            let _ = serves.try_send(());
+            bound.serve().await;
+            Ok(())
+        }));
     }
     if let Some(params) = config.dns {
         let (context, location) = (context.clone(), config.location);
-        roles.spawn(async {
-            ("dns", dns::run(params, location, following, context).await.map_err(Into::into))
-        });
+        tasks.spawn(role("dns", async move {
+            let bound = dns::Dns::bind(params, location, following, context).await?;
+            let _ = serves.try_send(());
+            Ok(bound.serve().await?)
+        }));
     }
-    Ok(roles)
+    Ok(Roles { tasks, serve, first_error: None })
 }
 
-/// Waits for every role; the first that fails ends the others.
-async fn until_all_end(mut roles: Roles, shutdown: &Shutdown) -> Result<()> {
-    let mut first_error = None;
-    while let Some(ended) = roles.join_next().await {
-        let error = match ended {
-            Ok((_, Ok(()))) => continue,
-            Ok((role, Err(error))) => error.context(format!("{role} cannot go on")),
-            Err(error) => anyhow::Error::new(error).context("a role ended by a defect"),
-        };
-        tracing::error!("{error:#}");
-        shutdown.end_soon();
-        first_error.get_or_insert(error);
+async fn role(
+    name: &'static str,
+    work: impl Future<Output = Result<()>> + Send,
+) -> (&'static str, Result<()>) {
+    (name, work.await)
+}
+
+impl Roles {
+    /// Waits until every role serves; false when one has ended before.
+    async fn all_serve(&mut self) -> bool {
+        for _ in 0..self.tasks.len() {
+            tokio::select! {
+                ended = self.tasks.join_next() => {
+                    self.first_error = ended.and_then(ended_badly);
+                    return false;
+                }
+                Some(()) = self.serve.recv() => {}
+            }
+        }
+        true
     }
-    first_error.map_or(Ok(()), Err)
+
+    /// Waits for every role; the first that fails ends the others.
+    async fn until_all_end(mut self, shutdown: &Shutdown) -> Result<()> {
+        if self.first_error.is_some() {
+            shutdown.end_soon();
+        }
+        while let Some(ended) = self.tasks.join_next().await {
+            if let Some(error) = ended_badly(ended) {
+                shutdown.end_soon();
+                self.first_error.get_or_insert(error);
+            }
+        }
+        self.first_error.map_or(Ok(()), Err)
+    }
+}
+
+/// Why a role cannot go on; nothing when it ended as it should.
+fn ended_badly(ended: Result<(&'static str, Result<()>), JoinError>) -> Option<anyhow::Error> {
+    let error = match ended {
+        Ok((_, Ok(()))) => return None,
+        Ok((role, Err(error))) => error.context(format!("{role} cannot go on")),
+        Err(error) => anyhow::Error::new(error).context("a role ended by a defect"),
+    };
+    tracing::error!("{error:#}");
+    Some(error)
 }

@@ -3,7 +3,7 @@
 //!
 //! # A tour in flow order
 //! 1. [`Dns::bind`] reads the location databases, builds the first snapshot and opens the sockets;
-//!    [`Dns::serve`] runs until shutdown. [`run`] is both.
+//!    [`Dns::serve`] runs until shutdown.
 //! 2. `udp`: one thread and one socket (SO_REUSEPORT) each; a batch in, a batch out.
 //! 3. `tcp`: connections with pipelining, bounded in number, memory and patience.
 //! 4. `update`: node map or databases changed -> a new snapshot, built beside the query path.
@@ -86,16 +86,6 @@ pub enum Error {
     Defect,
 }
 
-/// Reads the databases, opens the sockets and answers until shutdown.
-pub async fn run(
-    params: Params,
-    location: LocationParams,
-    following: Following,
-    context: Context,
-) -> Result<(), Error> {
-    Dns::bind(params, location, following, context).await?.serve().await
-}
-
 /// A DNS server whose sockets are open.
 pub struct Dns {
     udp: Vec<UdpSocket>,
@@ -141,10 +131,10 @@ impl Dns {
         let mut attempts = PORT_ATTEMPTS;
         let (udp, tcp, bound) = loop {
             attempts = attempts.saturating_sub(1);
-            let udp = rt::listen::udp_shared(address, threads)?;
+            let udp = rt::listen::udp_shared(&self.context.sockets, address, threads)?;
             let first = udp.first().map_or(Ok(address), UdpSocket::local_addr);
             let bound = first.map_err(Error::Socket)?;
-            match rt::listen::tcp(bound) {
+            match rt::listen::tcp(&self.context.sockets, bound) {
                 Ok(tcp) => break (udp, tcp, bound),
                 // The system chose a port that is free for UDP only: let it choose again.
                 Err(ListenError::InUse { .. }) if address.port() == 0 && attempts > 0 => {}
@@ -192,8 +182,10 @@ impl Dns {
             _ = tasks.join_next() => !context.shutdown.has_reached(Phase::Draining),
             _ = ended.recv() => !context.shutdown.has_reached(Phase::Draining),
         };
-        // Also when a part broke down: the rest ends with it.
-        context.shutdown.end_soon();
+        if early {
+            // A part broke down: the rest ends with it.
+            context.shutdown.end_soon();
+        }
         while ended.recv().await.is_some() {}
         let threads_sound = threads.into_iter().all(|thread| thread.join().is_ok());
         while tasks.join_next().await.is_some() {}

@@ -65,6 +65,6 @@ mod upstream;
 mod variants;
 
 pub use params::{Params, StoreParams, Timeouts};
-pub use shell::{Bound, Error, bind, bind_on, run};
+pub use shell::{Bound, Error, bind, bind_on};
 pub use stores::StoresError;
 pub use upstream::tls::CaError;

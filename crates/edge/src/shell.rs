@@ -11,6 +11,7 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use http_cache::Identity;
 use model::time::utc;
+use rt::alive::Sign;
 use rt::follow::Following;
 use rt::listen::{self, ListenError};
 use rt::metrics::{Counter, Gauge, edge as metric};
@@ -79,12 +80,6 @@ pub struct Bound {
     context: Context,
 }
 
-/// Serves until the context's shutdown has cut, or ended, every response.
-pub async fn run(params: Params, node_map: Following, context: Context) -> Result<(), Error> {
-    bind(params, node_map, context).await?.serve().await;
-    Ok(())
-}
-
 /// Opens the stores and binds the sockets.
 pub async fn bind(params: Params, node_map: Following, context: Context) -> Result<Bound, Error> {
     bind_on(|folder| Arc::new(FsDisk::new(folder)), params, node_map, context).await
@@ -97,7 +92,7 @@ pub async fn bind_on(
     node_map: Following,
     context: Context,
 ) -> Result<Bound, Error> {
-    let bind = |listen| Listener::bind(listen, context.certificates.as_ref());
+    let bind = |listen| Listener::bind(listen, &context);
     let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     if listeners.is_empty() {
         return Err(Error::NoListener);
@@ -184,7 +179,8 @@ impl Bound {
         let mut background = JoinSet::new();
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
         let gauges = ConnectionGauges::new(&context.metrics);
-        background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges));
+        let sign = context.alive.begin("the second's work of the edge");
+        background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges, sign));
         for listener in &listeners {
             if let Ok(address) = listener.address() {
                 tracing::info!(%address, tls = listener.tls.is_some(), "the edge serves clients");
@@ -236,11 +232,17 @@ async fn follow(edge: Arc<Edge>, mut node_map: Following, metrics: Metrics) {
     }
 }
 
-async fn each_second(edge: Arc<Edge>, connections: Arc<Connections>, gauges: ConnectionGauges) {
+async fn each_second(
+    edge: Arc<Edge>,
+    connections: Arc<Connections>,
+    gauges: ConnectionGauges,
+    sign: Sign,
+) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        sign.give();
         gauges.show(&connections);
         if !edge.is_handed_over() {
             probe::begin_due(&edge);

@@ -162,7 +162,7 @@ impl Health {
         let (map, findings) = initial_map(found, last.as_ref())?;
         let mut listeners = Vec::new();
         for address in params.listen {
-            listeners.push(listen::tcp(address)?);
+            listeners.push(listen::tcp(&context.sockets, address)?);
         }
         let addresses: Result<_, _> = listeners.iter().map(TcpListener::local_addr).collect();
         let now = clock::now();
@@ -207,20 +207,6 @@ impl Health {
         driver.run(&shutdown).await;
         tasks.join_all().await;
     }
-}
-
-/// Binds and serves until the context's shutdown.
-///
-/// # Errors
-/// As [`Health::bind`].
-pub async fn run(params: Params, context: Context) -> Result<(), Error> {
-    let shutdown = context.shutdown.clone();
-    let bound = tokio::select! {
-        bound = Health::bind(params, context) => bound?,
-        () = shutdown.reached(Phase::Draining) => return Ok(()),
-    };
-    bound.serve().await;
-    Ok(())
 }
 
 /// Takes over what edits of the maps bring, until nothing is published any more.

@@ -75,17 +75,11 @@ pub struct Master {
     context: Context,
 }
 
-/// Opens the listeners and serves until shutdown.
-pub async fn run(params: Params, context: Context) -> Result<(), Error> {
-    Master::bind(params, context)?.serve().await;
-    Ok(())
-}
-
 impl Master {
     /// Opens the listeners and reads the content index. A tree that is not there is no error: it may
     /// be mounted later. Needs a tokio runtime.
     pub fn bind(params: Params, context: Context) -> Result<Self, Error> {
-        let bind = |listen| Listener::bind(listen, context.certificates.as_ref());
+        let bind = |listen| Listener::bind(listen, &context);
         let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()

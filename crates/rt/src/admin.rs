@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -20,11 +20,12 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
+use crate::handover::sockets::{self, Sockets};
 use crate::listen::{self, ListenError};
-use crate::{Metrics, Phase, Shutdown};
+use crate::{Context, Metrics, Phase, Shutdown};
 
 mod post;
 
@@ -124,26 +125,21 @@ pub enum AdminError {
     UnixInUse(PathBuf),
 }
 
-/// Starts the listener; it ends with `shutdown`. Needs a tokio runtime.
-pub async fn start(
-    listen: AdminListen,
-    metrics: Metrics,
-    status: StatusBoard,
-    shutdown: Shutdown,
-) -> Result<(), AdminError> {
+/// Starts the listener; it ends with the process, or once a successor has it. Needs a tokio runtime.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn start(listen: AdminListen, context: &Context) -> Result<(), AdminError> {
+    let Context { metrics, status, shutdown, sockets, .. } = context.clone();
     let listener = match listen {
-        AdminListen::Tcp(address) => Listener::Tcp(listen::tcp(address)?),
-        AdminListen::Unix(path) => {
-            if UnixStream::connect(&path).await.is_ok() {
+        AdminListen::Tcp(address) => Listener::Tcp(listen::tcp(&sockets, address)?),
+        AdminListen::Unix(path) => match unix(&sockets, &path) {
+            Ok(listener) => Listener::Unix(listener, path, shutdown.clone()),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 return Err(AdminError::UnixInUse(path));
             }
-            // A socket file that nobody answers on was left by a process that was killed.
-            let _ = fs::remove_file(&path);
-            match bind_private(&path) {
-                Ok(listener) => Listener::Unix(listener, path),
-                Err(source) => return Err(AdminError::Unix(path, source)),
-            }
-        }
+            Err(source) => return Err(AdminError::Unix(path, source)),
+        },
     };
     tokio::spawn(async move { serve(listener, metrics, status, shutdown).await });
     Ok(())
@@ -155,31 +151,54 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 enum Listener {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    Unix(UnixListener, PathBuf, Shutdown),
 }
 
 impl Listener {
     async fn accept(&self) -> io::Result<Box<dyn Stream>> {
         Ok(match self {
             Self::Tcp(listener) => Box::new(listener.accept().await?.0),
-            Self::Unix(listener, _) => Box::new(listener.accept().await?.0),
+            Self::Unix(listener, ..) => Box::new(listener.accept().await?.0),
         })
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
+        if let Self::Unix(_, path, shutdown) = self
+            && !shutdown.has_yielded()
+        {
             let _ = fs::remove_file(path);
         }
     }
 }
 
-fn bind_private(path: &std::path::Path) -> io::Result<UnixListener> {
+/// The listener of `sockets`, or a new one that only its owner may connect to. `AddrInUse` where
+/// another process answers.
+fn unix(sockets: &Sockets, path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::fs::PermissionsExt;
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    let bind = || {
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            return Err(io::ErrorKind::AddrInUse.into());
+        }
+        // A socket file that nobody answers on was left by a process that was killed.
+        let _ = fs::remove_file(path);
+        let listener = std::os::unix::net::UnixListener::bind(path)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        Ok(vec![listener])
+    };
+    let mut all = sockets.take_or(&sockets::unix(path), bind)?;
+    let listener = all.pop().ok_or(io::ErrorKind::NotFound)?;
+    listener.set_nonblocking(true)?;
+    UnixListener::from_std(listener)
+}
+
+/// Returns when this process has no use for the listener: a successor has it, or all ends.
+async fn no_longer_ours(shutdown: &Shutdown) {
+    shutdown.reached(Phase::Draining).await;
+    if !shutdown.has_yielded() {
+        shutdown.reached(Phase::Cut).await;
+    }
 }
 
 async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdown: Shutdown) {
@@ -188,7 +207,7 @@ async fn serve(listener: Listener, metrics: Metrics, status: StatusBoard, shutdo
         let Ok(slot) = slots.clone().acquire_owned().await else { return };
         let stream = tokio::select! {
             stream = listener.accept() => stream,
-            () = shutdown.reached(Phase::Cut) => return,
+            () = no_longer_ours(&shutdown) => return,
         };
         let stream = match stream {
             Ok(stream) => stream,
@@ -276,7 +295,11 @@ async fn act(request: Request<Incoming>, path: &str, status: &StatusBoard) -> (S
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
+    use tokio::net::{TcpStream, UnixStream};
+
+    fn context(dir: &Path) -> Context {
+        Context::new("edge1".parse().unwrap(), dir.to_owned())
+    }
 
     #[tokio::test]
     async fn the_unix_socket_is_private_taken_once_and_answers() {
@@ -284,15 +307,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("admin.sock");
         std::fs::write(&path, "left by a killed process").unwrap();
-        let status = StatusBoard::default();
+        let context = context(dir.path());
+        let Context { status, shutdown, metrics, .. } = context.clone();
         status.set("dns", || serde_json::json!({ "generation": 3 }));
-        let shutdown = Shutdown::default();
         let listen = AdminListen::Unix(path.clone());
-        let metrics = Metrics::new();
         metrics.gauge(&crate::metrics::host::NODE_MAP_GENERATION, &[]).set(1);
-        start(listen.clone(), metrics, status.clone(), shutdown.clone()).await.unwrap();
+        start(listen.clone(), &context).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        let second = start(listen, Metrics::new(), status, Shutdown::default()).await;
+        let second = start(listen, &self::context(dir.path()));
         assert!(matches!(second, Err(AdminError::UnixInUse(_))));
 
         for (line, wanted) in [
@@ -313,14 +335,14 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_posted_is_done_and_nothing_else_is() {
-        let status = StatusBoard::default();
+        let context = context(Path::new("unused"));
+        let Context { status, shutdown, .. } = context.clone();
         status.on_post("/echo", |body: Bytes| async move {
             (StatusCode::CREATED, json!({ "bytes": body.len() }))
         });
         let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
         let to: AdminAddress = format!("http://localhost:{}/", free.port()).parse().unwrap();
-        let shutdown = Shutdown::default();
-        start(AdminListen::Tcp(free), Metrics::new(), status, shutdown.clone()).await.unwrap();
+        start(AdminListen::Tcp(free), &context).unwrap();
         let five = Duration::from_secs(5);
         let reply = post(&to, "/echo", &json!("abc"), five).await.unwrap();
         assert_eq!(reply.status, StatusCode::CREATED);

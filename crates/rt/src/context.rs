@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use model::Name;
 
 use crate::admin::StatusBoard;
+use crate::alive::Alive;
+use crate::handover::Sockets;
 use crate::tls::Certificates;
 use crate::yielding::Yielding;
 use crate::{Metrics, Shutdown};
@@ -24,6 +26,10 @@ pub struct Context {
     pub certificates: Option<Certificates>,
     /// How far the end of the process has come.
     pub shutdown: Shutdown,
+    /// The listening sockets, handed from process to process.
+    pub sockets: Sockets,
+    /// Who must give signs of life.
+    pub alive: Alive,
     /// What is done before a successor has what is on disk.
     pub yielding: Yielding,
 }
@@ -38,6 +44,8 @@ impl Context {
             status: StatusBoard::default(),
             certificates: None,
             shutdown: Shutdown::default(),
+            sockets: Sockets::default(),
+            alive: Alive::default(),
             yielding: Yielding::default(),
         }
     }

@@ -2,20 +2,24 @@
 //!
 //! In the order a process meets them: [`log`], [`clock`] (the only reader of clocks and entropy),
 //! [`shutdown`] and [`signals`] (the phases of the end, and what leads through them), [`yielding`]
-//! (what is done before a successor), [`context`] (what a role is handed at start), [`listen`], [`tls`]
+//! (what is done before a successor), [`handover`] (starting one), [`alive`] and [`notify`] (what
+//! systemd is told), [`context`] (what a role is handed at start), [`listen`], [`tls`]
 //! (the certificates of listeners), [`file`] (whole files or nothing), [`metrics`] (one table of all
 //! metrics), [`admin`] (`/metrics`, `/status`), [`client`]
 //! (one bounded HTTP request) and [`follow`] (the node map: last good file, then a long poll).
 
 pub mod admin;
+pub mod alive;
 pub mod client;
 pub mod clock;
 pub mod context;
 pub mod file;
 pub mod follow;
+pub mod handover;
 pub mod listen;
 pub mod log;
 pub mod metrics;
+pub mod notify;
 pub mod shutdown;
 pub mod signals;
 pub mod tls;

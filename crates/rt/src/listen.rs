@@ -12,6 +12,8 @@ mod options;
 
 pub use options::UNSENT_BYTES_MAX;
 
+use crate::handover::sockets::{self, Sockets};
+
 /// Connections the kernel keeps for us before `accept`.
 const BACKLOG: i32 = 4096;
 
@@ -114,39 +116,61 @@ fn bind_tcp(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
-    socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }
 
-/// A TCP listener; must be called inside a tokio runtime.
-pub fn tcp(address: SocketAddr) -> Result<TcpListener, ListenError> {
-    let listen = || {
+/// A TCP listener: the one of `sockets`, else a new one. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn tcp(sockets: &Sockets, address: SocketAddr) -> Result<TcpListener, ListenError> {
+    let bind = || {
         let socket = bind_tcp(address, false)?;
         socket.listen(BACKLOG)?;
+        Ok(vec![socket])
+    };
+    let listen = || {
+        let mut all = sockets.take_or(&sockets::tcp(address), bind)?;
+        let socket = all.pop().ok_or(io::ErrorKind::NotFound)?;
+        socket.set_nonblocking(true)?;
         TcpListener::from_std(socket.into())
     };
     listen().map_err(|source| ListenError::new("tcp", address, source))
 }
 
 /// `count` TCP listeners that share the address of `listen` (SO_REUSEPORT), each with a queue of its
-/// own, and with the options that `listen` asks for. Must be called inside a tokio runtime.
+/// own, or those of `sockets`, however many; with the options that `listen` asks for. Must be called
+/// inside a tokio runtime.
 ///
 /// A first socket is bound without sharing, so that an address that another process holds is an
 /// error rather than half of the connections.
-pub fn tcp_shared(listen: &Listen, count: usize) -> Result<Vec<TcpListener>, ListenError> {
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn tcp_shared(
+    sockets: &Sockets,
+    listen: &Listen,
+    count: usize,
+) -> Result<Vec<TcpListener>, ListenError> {
     let address = listen.address;
-    let all = || -> io::Result<Vec<TcpListener>> {
+    let bind = || -> io::Result<Vec<Socket>> {
         let probe = bind_tcp(address, false)?;
         // Port 0 asks for any port: the sockets must then share the one that was given.
         let bound = probe.local_addr()?.as_socket().unwrap_or(address);
         drop(probe);
-        let sockets = (0..count.max(1)).map(|_| bind_tcp(bound, true));
+        let new = (0..count.max(1)).map(|_| bind_tcp(bound, true));
         // All are bound before the first takes connections: none waits in one that fails.
-        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-        let listening = sockets.into_iter().map(|socket| {
+        let new = new.collect::<io::Result<Vec<_>>>()?;
+        new.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
+        Ok(new)
+    };
+    let all = || -> io::Result<Vec<TcpListener>> {
+        let all = sockets.take_or(&sockets::tcp(address), bind)?;
+        let listening = all.into_iter().map(|socket| {
+            // Another config may ask for others than the process before.
             options::set(&socket, listen);
-            socket.listen(BACKLOG)?;
+            socket.set_nonblocking(true)?;
             TcpListener::from_std(socket.into())
         });
         listening.collect()
@@ -155,11 +179,19 @@ pub fn tcp_shared(listen: &Listen, count: usize) -> Result<Vec<TcpListener>, Lis
     all().map_err(|source| ListenError::new("tcp", address, source))
 }
 
-/// `count` blocking UDP sockets that share `address` (SO_REUSEPORT), one for each thread.
+/// `count` blocking UDP sockets that share `address` (SO_REUSEPORT), one for each thread; or those of
+/// `sockets`, however many: queries wait in each.
 ///
 /// A first socket is bound without sharing, so that an address that another process holds is an
 /// error rather than half of the queries.
-pub fn udp_shared(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>, ListenError> {
+///
+/// # Errors
+/// When the address cannot be had.
+pub fn udp_shared(
+    sockets: &Sockets,
+    address: SocketAddr,
+    count: usize,
+) -> Result<Vec<UdpSocket>, ListenError> {
     let bind = |address: SocketAddr, shared: bool| -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if shared {
@@ -171,12 +203,17 @@ pub fn udp_shared(address: SocketAddr, count: usize) -> Result<Vec<UdpSocket>, L
         socket.bind(&address.into())?;
         Ok(socket)
     };
-    let all = || -> io::Result<Vec<UdpSocket>> {
+    let new = || -> io::Result<Vec<UdpSocket>> {
         let probe = bind(address, false)?;
         // Port 0 asks for any port: the sockets must then share the one that was given.
         let bound = probe.local_addr()?.as_socket().unwrap_or(address);
         drop(probe);
         (0..count).map(|_| bind(bound, true).map(UdpSocket::from)).collect()
+    };
+    let all = || -> io::Result<Vec<UdpSocket>> {
+        let all = sockets.take_or(&sockets::udp(address), new)?;
+        all.iter().try_for_each(|socket| socket.set_nonblocking(false))?;
+        Ok(all)
     };
     all().map_err(|source| ListenError::new("udp", address, source))
 }
@@ -187,23 +224,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_taken_address_says_so() {
-        let first = tcp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let first = tcp(&Sockets::default(), "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = first.local_addr().unwrap();
-        let error = tcp(address).unwrap_err();
+        let error = tcp(&Sockets::default(), address).unwrap_err();
         assert!(matches!(error, ListenError::InUse { .. }), "{error}");
         assert!(error.to_string().contains(&address.to_string()));
-        let elsewhere = tcp("203.0.113.1:0".parse().unwrap()).unwrap_err();
+        let elsewhere = tcp(&Sockets::default(), "203.0.113.1:0".parse().unwrap()).unwrap_err();
         assert!(matches!(elsewhere, ListenError::NoAddress { .. }), "{elsewhere}");
     }
 
     #[tokio::test]
     async fn workers_share_a_tcp_address_but_other_processes_do_not() {
         let listen = Listen::from(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let sockets = tcp_shared(&listen, 2).unwrap();
+        let sockets = tcp_shared(&Sockets::default(), &listen, 2).unwrap();
         let address = sockets[0].local_addr().unwrap();
         assert_eq!(sockets[1].local_addr().unwrap(), address);
-        assert!(matches!(tcp_shared(&address.into(), 2), Err(ListenError::InUse { .. })));
-        assert!(matches!(tcp(address), Err(ListenError::InUse { .. })));
+        assert!(matches!(
+            tcp_shared(&Sockets::default(), &address.into(), 2),
+            Err(ListenError::InUse { .. })
+        ));
+        assert!(matches!(tcp(&Sockets::default(), address), Err(ListenError::InUse { .. })));
     }
 
     #[tokio::test]
@@ -211,7 +251,7 @@ mod tests {
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let congestion = Some("no-such-thing".to_owned());
         let listen = Listen { congestion, tls: true, rate: Some(Rate(64_000)), ..address.into() };
-        let sockets = tcp_shared(&listen, 1).unwrap();
+        let sockets = tcp_shared(&Sockets::default(), &listen, 1).unwrap();
         let client = tokio::net::TcpStream::connect(sockets[0].local_addr().unwrap());
         let (accepted, client) = tokio::join!(sockets[0].accept(), client);
         assert!(accepted.unwrap().0.nodelay().unwrap());
@@ -220,9 +260,12 @@ mod tests {
 
     #[test]
     fn threads_share_a_udp_address_but_other_processes_do_not() {
-        let sockets = udp_shared("127.0.0.1:0".parse().unwrap(), 2).unwrap();
+        let sockets = udp_shared(&Sockets::default(), "127.0.0.1:0".parse().unwrap(), 2).unwrap();
         let address = sockets[0].local_addr().unwrap();
         assert_eq!(sockets[1].local_addr().unwrap(), address);
-        assert!(matches!(udp_shared(address, 1), Err(ListenError::InUse { .. })));
+        assert!(matches!(
+            udp_shared(&Sockets::default(), address, 1),
+            Err(ListenError::InUse { .. })
+        ));
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::clock;
+
 /// How long running responses have when a person waits, or when a role has failed.
 const SOON: Duration = Duration::from_secs(5);
 
@@ -52,6 +54,8 @@ struct Standing {
     phase: Phase,
     is_leaving: bool,
     has_yielded: bool,
+    /// When `phase` began.
+    since_ms: u64,
     /// How long running responses have once `phase` is [`Phase::Draining`].
     patience: Duration,
 }
@@ -66,6 +70,7 @@ impl Default for Shutdown {
             phase: Phase::Serving,
             is_leaving: false,
             has_yielded: false,
+            since_ms: clock::now().wall_ms,
             patience: Duration::MAX,
         }))
     }
@@ -93,9 +98,19 @@ impl Shutdown {
         self.0.borrow().is_leaving
     }
 
+    /// Returns when the process was told to leave; at once when it was.
+    pub async fn told_to_leave(&self) {
+        let _ = self.0.subscribe().wait_for(|now| now.is_leaving).await;
+    }
+
     /// Whether what is on disk belongs to a successor.
     pub fn has_yielded(&self) -> bool {
         self.0.borrow().has_yielded
+    }
+
+    /// When the phase began, Unix time in milliseconds.
+    pub fn since_ms(&self) -> u64 {
+        self.0.borrow().since_ms
     }
 
     /// How long running responses have from [`Phase::Draining`] on.
@@ -137,7 +152,10 @@ impl Shutdown {
 
     fn advance(&self, phase: Phase, note: impl FnOnce(&mut Standing)) {
         self.0.send_modify(|now| {
-            now.phase = now.phase.max(phase);
+            if phase > now.phase {
+                now.phase = phase;
+                now.since_ms = clock::now().wall_ms;
+            }
             note(now);
         });
     }

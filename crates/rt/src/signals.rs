@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::notify;
 use crate::shutdown::{Phase, Shutdown};
 
 /// How long running responses have where nobody configured it.
@@ -78,6 +79,7 @@ impl Signals {
             name = self.next() => name,
         };
         tracing::info!(signal = name, "leaving");
+        notify::stopping();
         if name == "SIGINT" {
             shutdown.end_soon();
             return;

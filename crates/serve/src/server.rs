@@ -12,7 +12,6 @@ use hyper::{Request, Response};
 use model::Now;
 use rt::clock;
 use rt::listen::{self, Listen, ListenError};
-use rt::tls::Certificates;
 use rt::{Phase, Shutdown};
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
@@ -82,15 +81,15 @@ impl Listener {
     ///
     /// # Errors
     /// When the address cannot be had, or it is to speak TLS and there are no certificates.
-    pub fn bind(listen: &Listen, certificates: Option<&Certificates>) -> Result<Self, ListenError> {
+    pub fn bind(listen: &Listen, context: &rt::Context) -> Result<Self, ListenError> {
         let address = listen.address;
-        let tls = match (listen.tls, certificates) {
+        let tls = match (listen.tls, &context.certificates) {
             (false, _) => None,
             (true, Some(certificates)) => Some(certificates.server_config(&ALPN)),
             (true, None) => return Err(ListenError::NoCertificate { address }),
         };
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
-        Ok(Self { sockets: listen::tcp_shared(listen, workers)?, tls })
+        Ok(Self { sockets: listen::tcp_shared(&context.sockets, listen, workers)?, tls })
     }
 
     /// Where it listens, with the port that port 0 was given.

@@ -8,7 +8,7 @@
 //! - [`sendfile`]: file content to sockets without a copy.
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
-//! - [`process`]: children that end with their parent, and ending them.
+//! - [`process`]: children that end with their parent, ending them, and what is left open to them.
 //! - `counting`: an allocator that counts (feature `testing`).
 //!
 //! Knows nothing of HTTP, DNS or any runtime. Linux only.

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use http::HeaderMap;
 use nodemap::NodeMap;
 use rt::client::{Get, Reply};
+use rt::handover::Sockets;
 use tokio::process::{Child, Command};
 
 use super::dig;
@@ -147,17 +148,18 @@ impl Network {
 
 /// The error of the first address that somebody else holds. Needs a tokio runtime.
 pub(crate) fn free_addresses() -> Result<()> {
+    let sockets = Sockets::default();
     for host in &HOSTS {
         let advice = "another demo may be running: stop it first";
         if host.role == Role::Dns {
-            rt::listen::udp_shared(host.address(), 1).context(advice)?;
+            rt::listen::udp_shared(&sockets, host.address(), 1).context(advice)?;
         }
         for address in [host.address(), host.admin()] {
-            rt::listen::tcp(address).context(advice)?;
+            rt::listen::tcp(&sockets, address).context(advice)?;
         }
     }
     let ipv6 = SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), super::layout::HTTP_PORT);
-    rt::listen::tcp(ipv6).context("the demo needs the IPv6 loopback address")?;
+    rt::listen::tcp(&sockets, ipv6).context("the demo needs the IPv6 loopback address")?;
     Ok(())
 }
 

@@ -101,7 +101,7 @@ impl Origin {
 
     /// Listens (again) on its address.
     pub async fn up(&mut self) {
-        let listener = rt::listen::tcp(self.address).unwrap();
+        let listener = rt::listen::tcp(&Default::default(), self.address).unwrap();
         self.address = listener.local_addr().unwrap();
         self.task = Some(tokio::spawn(accept(listener, Arc::clone(&self.state))));
     }
