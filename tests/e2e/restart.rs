@@ -298,7 +298,7 @@ fn who_leaves_says_so_finishes_what_runs_and_is_cut_by_a_second_signal() {
     assert_eq!(host.get("/small").unwrap(), SMALL.as_bytes(), "the notice is not over");
     until("nobody new is served", || TcpStream::connect((host.net, 7080)).is_err());
     let mut rest = Vec::new();
-    let read = running.by_ref().take(u64::from(LARGE_BYTES / 2)).read_to_end(&mut rest);
+    let read = (&mut running).take(u64::from(LARGE_BYTES / 2)).read_to_end(&mut rest);
     assert_eq!(read.unwrap(), LARGE_BYTES as usize / 2);
     assert!(host.first.try_wait().unwrap().is_none(), "it finishes what runs");
     host.signal("TERM", pid);

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<E
                 tracing::warn!(%error, "the process before does not hear that this one serves");
             }
             notify::ready("serving");
-            tokio::spawn(notify::watchdog(context.alive.clone()));
+            tokio::spawn(notify::watchdog(context.alive.clone(), context.shutdown.clone()));
             let hand_over = Predecessor::new(context.clone(), pace.deadline);
             show(&context, before.predecessor(), hand_over.successor());
             tokio::spawn(hand_over.conduct(hang_up));

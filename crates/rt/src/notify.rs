@@ -6,6 +6,7 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 use crate::alive::Alive;
+use crate::{Phase, Shutdown};
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
@@ -30,11 +31,11 @@ pub fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing what runs")]);
 }
 
-/// Says that the process is alive as often as systemd wants to hear it, as long as it is. Ends at
-/// once where nobody asked.
-pub async fn watchdog(alive: Alive) {
+/// Says that the process is alive as often as systemd wants to hear it, as long as it is and until a
+/// successor is the main process. Ends at once where nobody asked.
+pub async fn watchdog(alive: Alive, shutdown: Shutdown) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
-    loop {
+    while !(shutdown.has_yielded() && shutdown.has_reached(Phase::Draining)) {
         match alive.stuck(patience) {
             None => tell(&[NotifyState::Watchdog]),
             Some(what) => tracing::error!(what, "a part of this process does nothing any more"),

@@ -102,7 +102,10 @@ impl Predecessor {
         loop {
             tokio::select! {
                 heard = hang_up.recv() => if heard.is_none() { return },
-                () = shutdown.reached(Phase::Draining) => return,
+                () = shutdown.reached(Phase::Draining) => {
+                    self.context.sockets.release();
+                    return;
+                }
             }
             if let Some(pair) = self.until_one_serves().await {
                 self.context.sockets.release();
