@@ -138,7 +138,7 @@ pub async fn bind_on(
         let edge = Arc::clone(&purged);
         async move { purge::answer(&edge, &body).await }
     });
-    let private = listen::tcp(PRIVATE)?;
+    let private = listen::tcp(&context.sockets, PRIVATE)?;
     let private_address = Arc::new(ArcSwapOption::new(private.local_addr().ok().map(Arc::new)));
     // Before anybody can make the process yield.
     hand_over::register(&edge, &private_address, &context);

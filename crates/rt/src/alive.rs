@@ -8,7 +8,10 @@ use crate::clock;
 
 /// The parts that give signs; a clone for each who watches or begins one.
 #[derive(Clone, Debug, Default)]
-pub struct Alive(Arc<Mutex<Vec<(&'static str, Arc<AtomicU64>)>>>);
+pub struct Alive(Arc<Mutex<Vec<Part>>>);
+
+/// Its name, and when it last gave a sign, monotonic nanoseconds.
+type Part = (&'static str, Arc<AtomicU64>);
 
 /// One part's sign.
 #[derive(Clone, Debug)]
