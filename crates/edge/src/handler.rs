@@ -29,6 +29,7 @@ use crate::flight::{self, How, Outcome, Payload, Seat};
 use crate::group;
 use crate::host::host_of;
 use crate::memo::Memo;
+use crate::offer;
 use crate::pass::{may_pass, pass, pass_method};
 use crate::project::Project;
 use crate::purge::Verdict;
@@ -58,8 +59,10 @@ pub(crate) struct Front {
 impl Handler for Front {
     async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
         let edge = &self.edge;
-        let (response, served) = answer(edge, request, client, self.is_for_former).await;
+        let offer = offer::to(edge, &request, client);
+        let (mut response, served) = answer(edge, request, client, self.is_for_former).await;
         edge.counters.count(served);
+        offer::add(offer, &mut response);
         response
     }
 }

@@ -42,6 +42,7 @@ mod hedge;
 mod home;
 mod host;
 mod memo;
+mod offer;
 pub mod params;
 mod pass;
 mod past;

@@ -83,6 +83,11 @@ impl Project {
     pub(crate) fn passes_methods(&self) -> bool {
         self.rules.passes_methods
     }
+
+    /// Whether clients are told of HTTP/3.
+    pub(crate) fn offers_http3(&self) -> bool {
+        self.definition.http3
+    }
 }
 
 /// All projects of one node map.

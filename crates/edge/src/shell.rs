@@ -13,11 +13,11 @@ use http_cache::Identity;
 use model::time::utc;
 use rt::alive::Sign;
 use rt::follow::Following;
-use rt::listen::{self, ListenError};
+use rt::listen;
 use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
 use serve::disk::FsDisk;
-use serve::{Counters as Connections, Files, Limits, Listener};
+use serve::{BindError, Counters as Connections, Files, Limits, Listener};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -32,6 +32,7 @@ use crate::group::Groups;
 use crate::hand_over::{self, Successor};
 use crate::handler::Front;
 use crate::memo::Memos;
+use crate::offer;
 use crate::params::Params;
 use crate::probe;
 use crate::project::Projects;
@@ -53,7 +54,7 @@ const BUFFERS_MIN: usize = 2;
 pub enum Error {
     /// An address cannot be listened on.
     #[error(transparent)]
-    Listen(#[from] ListenError),
+    Listen(#[from] BindError),
     /// The config names no address.
     #[error("no address to serve on: set [edge] listen")]
     NoListener,
@@ -92,7 +93,7 @@ pub async fn bind_on(
     node_map: Following,
     context: Context,
 ) -> Result<Bound, Error> {
-    let bind = |listen| Listener::bind(listen, &context);
+    let bind = |listen| Listener::bind(listen, &context, &limits());
     let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     if listeners.is_empty() {
         return Err(Error::NoListener);
@@ -130,6 +131,7 @@ pub async fn bind_on(
         complaints: Complaints::default(),
         audience: Audience::default(),
         checks: Checks::default(),
+        http3_offer: offer::of(&listeners),
         shutdown: context.shutdown.clone(),
     });
     adopt_map(&edge, &mut node_map.clone(), &context.metrics);
@@ -138,7 +140,7 @@ pub async fn bind_on(
         let edge = Arc::clone(&purged);
         async move { purge::answer(&edge, &body).await }
     });
-    let private = listen::tcp(&context.sockets, PRIVATE)?;
+    let private = listen::tcp(&context.sockets, PRIVATE).map_err(BindError::from)?;
     let private_address = Arc::new(ArcSwapOption::new(private.local_addr().ok().map(Arc::new)));
     // Before anybody can make the process yield.
     hand_over::register(&edge, &private_address, &context);
@@ -183,7 +185,8 @@ impl Bound {
         background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges, sign));
         for listener in &listeners {
             if let Ok(address) = listener.address() {
-                tracing::info!(%address, tls = listener.tls.is_some(), "the edge serves clients");
+                let (tls, http3) = (listener.tls.is_some(), listener.quic.is_some());
+                tracing::info!(%address, tls, http3, "the edge serves clients");
             }
         }
         let private = Listener::from(private);
@@ -266,6 +269,7 @@ fn sweep(edge: &Edge) {
 }
 
 struct ConnectionGauges {
+    http3: [Counter; 4],
     open: Gauge,
     accepted: Counter,
     full: Counter,
@@ -282,6 +286,13 @@ impl ConnectionGauges {
         let most = metrics.gauge(&metric::CONNECTIONS_MAX, &[]);
         most.set(i64::try_from(limits().connections_max).unwrap_or(i64::MAX));
         Self {
+            http3: [
+                &metric::H3_CONNECTIONS,
+                &metric::H3_REQUESTS,
+                &metric::H3_RESETS,
+                &metric::H3_RETRIES,
+            ]
+            .map(|metric| metrics.counter(metric, &[])),
             open: metrics.gauge(&metric::CONNECTIONS, &[]),
             accepted: metrics.counter(&metric::ACCEPTED, &[]),
             full: metrics.counter(&metric::CONNECTIONS_FULL, &[]),
@@ -295,6 +306,15 @@ impl ConnectionGauges {
     }
 
     fn show(&self, connections: &Connections) {
+        let http3 = [
+            &connections.h3_connections,
+            &connections.h3_requests,
+            &connections.h3_resets,
+            &connections.h3_retries,
+        ];
+        for (counter, total) in self.http3.iter().zip(http3) {
+            raise(counter, total.load(Ordering::Relaxed));
+        }
         let open = connections.open.load(Ordering::Relaxed);
         self.open.set(i64::try_from(open).unwrap_or(i64::MAX));
         for (counter, total) in [

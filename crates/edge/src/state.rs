@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use http_cache::vary::{favourite_language, is_in_language};
 use http_cache::{Identity, ReadyHead, Selecting, StoredHead, Target, range_headers};
 use model::Name;
@@ -56,6 +56,8 @@ pub(crate) struct Edge {
     pub(crate) complaints: Complaints,
     pub(crate) audience: Audience,
     pub(crate) checks: Checks,
+    /// What clients over HTTPS are told of HTTP/3, where it is spoken.
+    pub(crate) http3_offer: Option<HeaderValue>,
     pub(crate) shutdown: Shutdown,
 }
 

@@ -25,9 +25,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use rt::Context;
-use rt::listen::{Listen, ListenError};
+use rt::listen::Listen;
 use rt::metrics::master as metric;
-use serve::{Files, Limits, Listener};
+use serve::{BindError, Files, Limits, Listener};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -60,7 +60,7 @@ pub struct Params {
 pub enum Error {
     /// An address could not be bound.
     #[error(transparent)]
-    Listen(#[from] ListenError),
+    Listen(#[from] BindError),
     /// A bound listener does not say its address.
     #[error("cannot learn the address of a listener")]
     Address(#[source] io::Error),
@@ -79,7 +79,8 @@ impl Master {
     /// Opens the listeners and reads the content index. A tree that is not there is no error: it may
     /// be mounted later. Needs a tokio runtime.
     pub fn bind(params: Params, context: Context) -> Result<Self, Error> {
-        let bind = |listen| Listener::bind(listen, &context);
+        let limits = Limits::default();
+        let bind = |listen| Listener::bind(listen, &context, &limits);
         let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
         let addresses = listeners
             .iter()

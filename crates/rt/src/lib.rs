@@ -20,6 +20,7 @@ pub mod listen;
 pub mod log;
 pub mod metrics;
 pub mod notify;
+pub mod secret;
 pub mod shutdown;
 pub mod signals;
 pub mod tls;

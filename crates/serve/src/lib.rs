@@ -45,4 +45,4 @@ pub use chunk::{Chunk, FileChunk};
 pub use file_range::{Elsewhere, FileRange};
 pub use files::Files;
 pub use request::{Client, RequestBody};
-pub use server::{Counters, Handler, Limits, Listener, http};
+pub use server::{BindError, Counters, Handler, Limits, Listener, http};

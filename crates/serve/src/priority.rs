@@ -61,6 +61,11 @@ impl Priority {
         priority
     }
 
+    /// The same for who schedules by numbers of his own: the higher the sooner, 0 the usual.
+    pub(crate) fn rank(self) -> i32 {
+        i32::from(URGENCY_DEFAULT).saturating_sub(self.urgency.into())
+    }
+
     /// With what is known of the body: its length.
     pub(crate) fn with_length(mut self, length: Option<u64>) -> Self {
         if !self.is_said && length.is_some_and(|bytes| bytes <= SMALL_BYTES) {

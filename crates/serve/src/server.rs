@@ -19,7 +19,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::entry::{self, ALPN};
-use crate::{Body, BodyError, Client, RequestBody};
+use crate::h3::{Quic, QuicError};
+use crate::{Body, BodyError, Client, RequestBody, h3};
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
@@ -67,12 +68,33 @@ pub struct Listener {
     pub sockets: Vec<TcpListener>,
     /// Speaks TLS first.
     pub tls: Option<Arc<ServerConfig>>,
+    /// HTTP/3 beside it.
+    pub quic: Option<Quic>,
+}
+
+/// Why a listener cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// The address cannot be listened on.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// It cannot speak HTTP/3.
+    #[error("cannot serve HTTP/3 on {address}")]
+    Quic {
+        /// Where.
+        address: SocketAddr,
+        /// Why.
+        source: QuicError,
+    },
+    /// The kernel does not say where it is.
+    #[error("the kernel does not say where a listener is")]
+    Address(#[source] io::Error),
 }
 
 /// A socket that speaks no TLS.
 impl From<TcpListener> for Listener {
     fn from(socket: TcpListener) -> Self {
-        Self { sockets: vec![socket], tls: None }
+        Self { sockets: vec![socket], tls: None, quic: None }
     }
 }
 
@@ -81,15 +103,30 @@ impl Listener {
     ///
     /// # Errors
     /// When the address cannot be had, or it is to speak TLS and there are no certificates.
-    pub fn bind(listen: &Listen, context: &rt::Context) -> Result<Self, ListenError> {
+    pub fn bind(
+        listen: &Listen,
+        context: &rt::Context,
+        limits: &Limits,
+    ) -> Result<Self, BindError> {
         let address = listen.address;
-        let tls = match (listen.tls, &context.certificates) {
+        let certificates = match (listen.tls, &context.certificates) {
             (false, _) => None,
-            (true, Some(certificates)) => Some(certificates.server_config(&ALPN)),
-            (true, None) => return Err(ListenError::NoCertificate { address }),
+            (true, Some(certificates)) => Some(certificates),
+            (true, None) => return Err(ListenError::NoCertificate { address }.into()),
         };
+        let tls = certificates.map(|certificates| certificates.server_config(&ALPN));
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
-        Ok(Self { sockets: listen::tcp_shared(&context.sockets, listen, workers)?, tls })
+        let sockets = listen::tcp_shared(&context.sockets, listen, workers)?;
+        let mut listener = Self { sockets, tls, quic: None };
+        if let (true, Some(certificates)) = (listen.http3, certificates) {
+            let address = listener.address().map_err(BindError::Address)?;
+            let tls = certificates.server_config(&[b"h3"]);
+            let congestion = listen.congestion.as_deref();
+            let quic = Quic::bind(address, tls, context, congestion, limits)
+                .map_err(|source| BindError::Quic { address, source })?;
+            listener.quic = Some(quic);
+        }
+        Ok(listener)
     }
 
     /// Where it listens, with the port that port 0 was given.
@@ -126,12 +163,18 @@ pub struct Counters {
     pub h2_resets: AtomicU64,
     /// Connections in HTTP/2 ended for frames that cost much and ask for nothing.
     pub h2_floods: AtomicU64,
+    /// Of the connections, those in HTTP/3.
+    pub h3_connections: AtomicU64,
+    /// Of the requests, those in HTTP/3.
+    pub h3_requests: AtomicU64,
+    /// Requests in HTTP/3 that the client took back, or whose responses it did not want to its end.
+    pub h3_resets: AtomicU64,
     /// Responses broken off because their body could not go on.
     pub broken_off: AtomicU64,
     /// Connections cut because their time after the last new one was over.
     pub cut: AtomicU64,
     /// QUIC handshakes whose clients had to prove their address first.
-    pub retries: AtomicU64,
+    pub h3_retries: AtomicU64,
     /// TLS handshakes that did not come to an end: failed, broken off, or too slow.
     pub handshakes_failed: AtomicU64,
     /// A place under the limit of connections has become free.
@@ -168,8 +211,7 @@ impl Counters {
     async fn room(&self, connections_max: usize) {
         loop {
             let freed = self.freed.notified();
-            let open = usize::try_from(self.open.load(Relaxed)).unwrap_or(usize::MAX);
-            if open < connections_max {
+            if self.has_room(connections_max) {
                 return;
             }
             self.full.fetch_add(1, Relaxed);
@@ -186,6 +228,12 @@ impl Counters {
             let error: &dyn std::error::Error = error;
             tracing::warn!(error, more, "a response was broken off");
         }
+    }
+
+    /// Whether there is.
+    pub(crate) fn has_room(&self, connections_max: usize) -> bool {
+        let open = usize::try_from(self.open.load(Relaxed)).unwrap_or(usize::MAX);
+        open < connections_max
     }
 
     /// A response was broken off: counted. Whether to log it, and how many were not since the last
@@ -207,7 +255,12 @@ pub async fn http<H: Handler>(
 ) {
     let (stop, stopping) = watch::channel(false);
     let mut accepting = JoinSet::new();
-    for Listener { sockets, tls } in listeners {
+    for Listener { sockets, tls, quic } in listeners {
+        if let Some(quic) = quic {
+            let (handler, counters) = (Arc::clone(&handler), Arc::clone(&counters));
+            let (stopping, shutdown) = (stopping.clone(), shutdown.clone());
+            accepting.spawn(h3::serve(quic, handler, limits, counters, stopping, shutdown));
+        }
         for socket in sockets {
             let entrance = Entrance {
                 tls: tls.clone(),
@@ -318,7 +371,7 @@ pub(crate) fn note_panic(ended: Result<(), JoinError>) {
 }
 
 /// Returns once the listeners are to be closed.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // It ends with an error when the sender is gone, which is a stop too.
     let _ = stopping.wait_for(|stop| *stop).await;
 }

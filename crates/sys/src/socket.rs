@@ -82,6 +82,16 @@ pub fn not_sent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
+/// Asks for a send buffer of `bytes`, likewise (`SO_SNDBUFFORCE`).
+///
+/// # Errors
+/// As `setsockopt(2)` has them.
+pub fn send_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
+        .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes))
+}
+
 /// Makes an IPv4 (`v6` false) or IPv6 UDP socket ignore path MTU messages: they can be forged,
 /// and answers are small enough to pass (`IP_PMTUDISC_OMIT`; RFC 9715 section 3.1).
 ///

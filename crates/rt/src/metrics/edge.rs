@@ -27,6 +27,14 @@ super::metrics! {
         "Connections in HTTP/2 ended (GOAWAY ENHANCE_YOUR_CALM) for frames that cost much and ask for nothing.";
     MALFORMED: Counter "cacheboy_edge_connections_malformed_total" []
         "Connections closed for a request that is not HTTP or too large.";
+    H3_CONNECTIONS: Counter "cacheboy_edge_http3_connections_total" []
+        "Connections of clients in HTTP/3.";
+    H3_REQUESTS: Counter "cacheboy_edge_http3_requests_total" []
+        "Requests of clients in HTTP/3.";
+    H3_RESETS: Counter "cacheboy_edge_http3_resets_total" []
+        "Requests in HTTP/3 that clients took back before they had all of the answer.";
+    H3_RETRIES: Counter "cacheboy_edge_http3_retries_total" []
+        "Handshakes in HTTP/3 whose clients had to prove their address first, because many were open.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]
         "Requests to masters and parents.";
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]

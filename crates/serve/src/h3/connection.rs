@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::exchange::{self, Outcome};
 use super::flow::Flow;
 use super::quic::{self, Connection};
-use crate::server::{Counters, Handler, Limits};
+use crate::server::{Counters, Handler, Limits, stopped};
 
 /// A head that is too large is answered with 431 as long as it has at most so many times the limit
 /// in its frame; a longer frame is not read at all.
@@ -44,14 +44,16 @@ pub(super) async fn serve<H: Handler>(
     let connection = match timeout(limits.head_timeout, connecting).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
+            counters.handshakes_failed.fetch_add(1, Relaxed);
             tracing::debug!(%error, "a QUIC handshake failed");
             return;
         }
         Err(_) => {
-            counters.timeouts.fetch_add(1, Relaxed);
+            counters.handshakes_failed.fetch_add(1, Relaxed);
             return;
         }
     };
+    counters.h3_connections.fetch_add(1, Relaxed);
     let head_bytes_read = limits.head_bytes_max.saturating_mul(HEADS_READ);
     let flow = Flow::new(connection.clone(), limits.head_timeout);
     let shared = Shared { handler, limits, counters, connection, flow, head_bytes_read };
@@ -95,13 +97,16 @@ async fn run<H: Handler>(
                 None => is_closing = true,
             },
             Some(ended) = exchanges.join_next(), if !exchanges.is_empty() => {
+                if matches!(ended, Ok(Outcome::Cancelled)) {
+                    counters.h3_resets.fetch_add(1, Relaxed);
+                }
                 if tally.is_abuse(ended) {
                     counters.malformed.fetch_add(1, Relaxed);
                     connection.close(quic::code(Code::H3_EXCESSIVE_LOAD), b"");
                     return Ok(());
                 }
             }
-            () = stop(&mut stopping), if !stops => {
+            () = stopped(&mut stopping), if !stops => {
                 stops = true;
                 // Those that are on their way are rejected, and asked elsewhere. The frame names the
                 // first request that is not answered; `h3` by itself would name the last that is.
@@ -119,11 +124,6 @@ async fn run<H: Handler>(
             return Ok(());
         }
     }
-}
-
-/// Returns once `stopping` changes, or can change no more.
-async fn stop(stopping: &mut watch::Receiver<bool>) {
-    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 /// What a connection's requests came to.

@@ -1,16 +1,24 @@
 //! The UDP socket of a listener, and what QUIC may do on it.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig};
-use quinn::crypto::rustls::QuicServerConfig;
+use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn_proto::HashedConnectionIdGenerator;
 use ring::{hkdf, hmac};
+use rt::Context;
+use rt::listen::{self, ListenError};
+use rt::secret::{self, SECRET_BYTES, SecretError};
 
 use crate::server::Limits;
+
+/// The file of the state directory with the secret that [`Keys`] are made of.
+const SECRET_FILE: &str = "quic-secret";
 
 /// Requests of one client at once (RFC 9114 section 6.1 wants 100 at least).
 const STREAMS_MAX: u32 = 100;
@@ -24,52 +32,49 @@ const INCOMING_MAX: usize = 1024;
 const INCOMING_BYTES: u64 = 64 * 1024;
 const INCOMING_BYTES_ALL: u64 = 8 * 1024 * 1024;
 
-/// Which congestion control a listener uses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Congestion {
-    /// RFC 9438.
-    #[default]
-    Cubic,
-    /// BBR, version 1, as quinn has it: marked experimental there.
-    Bbr,
-}
-
 /// The secrets of an endpoint. With those of the process before, clients of that one are told at
 /// once that their connections are gone, and addresses stay proved.
-#[derive(Clone)]
-pub struct Keys {
+struct Keys {
     reset: Arc<hmac::Key>,
+    /// Marks our connection identifiers: only of those a reset is sent.
+    ids: u64,
     token: Arc<hkdf::Prk>,
 }
 
-/// Bytes of the secret that [`Keys`] are made of.
-pub const SECRET_BYTES: usize = 64;
-
 impl Keys {
     /// Those that this secret makes.
-    pub fn new(secret: &[u8; SECRET_BYTES]) -> Self {
-        let (reset, token) = secret.split_at(SECRET_BYTES / 2);
+    fn new(secret: &[u8; SECRET_BYTES]) -> Self {
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let of = |purpose: &[u8]| hmac::sign(&secret, purpose);
+        let ids = of(b"connection identifiers");
+        let ids = ids.as_ref();
         Self {
-            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset)),
-            token: Arc::new(hkdf::Salt::new(hkdf::HKDF_SHA256, b"cacheboy").extract(token)),
+            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, of(b"stateless resets").as_ref())),
+            ids: u64::from_le_bytes(ids.first_chunk().copied().unwrap_or_default()),
+            token: Arc::new(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, of(b"tokens").as_ref())),
         }
-    }
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Keys")
     }
 }
 
 /// Why HTTP/3 cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum QuicError {
-    /// QUIC needs TLS 1.3 with AES-128-GCM.
-    #[error("the TLS configuration cannot carry QUIC")]
-    Tls(#[source] quinn::crypto::rustls::NoInitialCipherSuite),
-    /// The socket cannot be used.
-    #[error("the UDP socket cannot be used")]
+    /// The UDP socket cannot be had.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The secret of the state directory cannot be had.
+    #[error("HTTP/3 has no secret: {path}")]
+    Secret {
+        /// Its file.
+        path: PathBuf,
+        /// Why.
+        source: SecretError,
+    },
+    /// The TLS configuration lacks what QUIC needs: TLS 1.3 with AES-128-GCM.
+    #[error("TLS is set up so that it cannot carry QUIC")]
+    Tls(#[source] NoInitialCipherSuite),
+    /// The runtime does not take the socket.
+    #[error("the UDP socket of HTTP/3 cannot be used")]
     Socket(#[source] io::Error),
 }
 
@@ -80,44 +85,49 @@ pub struct Quic {
 }
 
 impl Quic {
-    /// On a bound socket, with `tls` that offers `h3`; must be called inside a tokio runtime.
+    /// Binds `address`. `tls` offers `h3`; the secret is kept in the state directory; `congestion` is the name
+    /// of a congestion control: `bbr`, or CUBIC. Needs a tokio runtime.
     ///
     /// # Errors
-    /// When the socket or the TLS configuration cannot be used.
-    pub fn new(
-        socket: UdpSocket,
+    /// When any of these cannot be had or used.
+    pub fn bind(
+        address: SocketAddr,
         tls: Arc<rustls::ServerConfig>,
-        keys: &Keys,
-        congestion: Congestion,
+        context: &Context,
+        congestion: Option<&str>,
         limits: &Limits,
     ) -> Result<Self, QuicError> {
+        let path = context.state_dir.join(SECRET_FILE);
+        let secret = secret::of(&path).map_err(|source| QuicError::Secret { path, source })?;
+        let keys = Keys::new(&secret);
         let tls = QuicServerConfig::try_from(tls).map_err(QuicError::Tls)?;
         let mut server = ServerConfig::with_crypto(Arc::new(tls));
         server
-            .token_key(Arc::clone(&keys.token) as _)
+            .token_key(keys.token)
             .transport_config(Arc::new(transport(congestion, limits)))
             .max_incoming(INCOMING_MAX)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
-        let config = EndpointConfig::new(Arc::clone(&keys.reset) as _);
-        let runtime = Arc::new(TokioRuntime);
+        let mut config = EndpointConfig::new(keys.reset);
+        config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(keys.ids)));
+        let (socket, runtime) = (listen::quic(&context.sockets, address)?, Arc::new(TokioRuntime));
         let endpoint = quinn::Endpoint::new(config, Some(server), socket, runtime);
         Ok(Self { endpoint: endpoint.map_err(QuicError::Socket)? })
     }
 
-    /// Where it listens.
+    /// Where it listens, with the port that port 0 was given.
     ///
     /// # Errors
     /// When the kernel does not say.
-    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+    pub fn address(&self) -> io::Result<SocketAddr> {
         self.endpoint.local_addr()
     }
 }
 
-fn transport(congestion: Congestion, limits: &Limits) -> TransportConfig {
+fn transport(congestion: Option<&str>, limits: &Limits) -> TransportConfig {
     let controller: Arc<dyn ControllerFactory + Send + Sync> = match congestion {
-        Congestion::Cubic => Arc::new(CubicConfig::default()),
-        Congestion::Bbr => Arc::new(BbrConfig::default()),
+        Some("bbr") => Arc::new(BbrConfig::default()),
+        _ => Arc::new(CubicConfig::default()),
     };
     // As over TCP an idle connection ends between once and twice the head timeout; QUIC's own timer
     // is for clients that are gone.

@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
 use http::header::{EXPECT, TE};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
 use tokio::time::timeout;
 
@@ -23,6 +23,7 @@ use super::content::{Content, announced};
 use super::flow::Unsent;
 use super::quic::{Connection, Handle, Sender, Sending};
 use crate::head::{OF_CONNECTIONS, complete, may_have_body, name_host};
+use crate::priority::Priority;
 use crate::server::Handler;
 use crate::{Body, BodyError, Client, RequestBody};
 
@@ -126,9 +127,8 @@ async fn answer<H: Handler>(
     if !name_host(&mut request) {
         return refused(Code::H3_MESSAGE_ERROR);
     }
-    if let Some(priority) = priority(request.headers()) {
-        sending.set_priority(priority);
-    }
+    let priority = Priority::of(request.headers());
+    counters.h3_requests.fetch_add(1, Relaxed);
     counters.requests.fetch_add(1, Relaxed);
     let expects = request.headers().contains_key(EXPECT);
     if expects && head.send_response(interim()).await.is_err() {
@@ -138,7 +138,7 @@ async fn answer<H: Handler>(
     let method = request.method().clone();
     let request = request.map(|()| RequestBody::from(content));
     let response = shared.handler.handle(request, client).await;
-    match respond(&shared, &method, response, head, &sending).await {
+    match respond(&shared, &method, priority, response, head, &sending).await {
         Ok(()) => Outcome::Answered,
         Err(broken) => note(&shared, &sending, &broken),
     }
@@ -154,15 +154,6 @@ fn is_well_formed(request: &Request<()>) -> bool {
         && request.extensions().get::<h3::ext::Protocol>().is_none()
 }
 
-/// The stream priority of what the client says of its urgency, 0 to 7 (RFC 9218 section 4.1); streams
-/// of quinn begin with 0, so the usual urgency of 3 is that.
-fn priority(headers: &HeaderMap) -> Option<i32> {
-    let field = headers.get("priority")?.to_str().ok()?;
-    let urgency = field.split(',').find_map(|item| item.trim().strip_prefix("u="))?;
-    let urgency = urgency.parse::<u8>().ok().filter(|urgency| *urgency <= 7)?;
-    3i32.checked_sub(urgency.into())
-}
-
 fn interim() -> Response<()> {
     let mut response = Response::new(());
     *response.status_mut() = StatusCode::CONTINUE;
@@ -172,13 +163,16 @@ fn interim() -> Response<()> {
 async fn respond<H: Handler>(
     shared: &Shared<H>,
     method: &Method,
+    priority: Priority,
     response: Response<Body>,
     mut head: RequestStream<Sender, Bytes>,
     sending: &Sending,
 ) -> Result<(), Broken> {
     let (mut parts, body) = response.into_parts();
-    complete(parts.status, method, &mut parts.headers, body.size_hint().exact());
+    let length = body.size_hint().exact();
+    complete(parts.status, method, &mut parts.headers, length);
     let has_body = *method != Method::HEAD && may_have_body(parts.status);
+    sending.set_priority(priority.with_length(length).rank());
     head.send_response(Response::from_parts(parts, ())).await?;
     drop(head);
     if has_body {

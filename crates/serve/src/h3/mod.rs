@@ -1,7 +1,7 @@
 //! HTTP/3 (RFC 9114) on QUIC (RFC 9000): quinn carries, `h3` frames, and the same [`Handler`],
 //! [`Limits`] and [`Counters`] serve as over TCP. Nothing outside this folder knows any of them.
 //!
-//! - [`http3`] owns a UDP socket: it takes handshakes, asks for a proof of address when many are
+//! - [`serve`] owns a UDP socket: it takes handshakes, asks for a proof of address when many are
 //!   open (`endpoint`), and ends everything in peace at shutdown.
 //! - `connection` is one client, `exchange` one request of it; `content` comes with a request; `flow`
 //!   bounds what a connection holds and how long it waits; `quic` is what `h3` needs of quinn.
@@ -27,20 +27,19 @@ mod flow;
 mod quic;
 
 pub(crate) use content::Content;
-pub use endpoint::{Congestion, Keys, Quic, QuicError, SECRET_BYTES};
+pub use endpoint::{Quic, QuicError};
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use h3::error::Code;
-use rt::{Phase, Shutdown};
+use rt::Shutdown;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use crate::server::{Counters, Handler, Limits, Open, note_panic};
+use crate::server::{Counters, Handler, Limits, Open, drain, note_panic, stopped};
 
 /// Handshakes at once above which a client must first prove that its address is its own (Retry, RFC
 /// 9000 section 8.1.2). Below, it is spared the round trip.
@@ -49,36 +48,35 @@ const HANDSHAKES_UNPROVED: usize = 64;
 /// Time for the last packets of closed connections.
 const CLOSING: Duration = Duration::from_millis(500);
 
-/// Serves HTTP/3 on `quic` until nobody new is to be served; then takes no new connection, tells the
-/// open ones (GOAWAY), finishes the running responses until everything is to be cut, cuts the rest,
-/// and returns. Connections above `limits.connections_max` are refused, so that their clients go on
-/// over TCP.
-pub async fn http3<H: Handler>(
+/// Serves HTTP/3 on `quic` until `stopping`; then takes no new connection, tells the open ones
+/// (GOAWAY), finishes the running responses until everything is to be cut, cuts the rest, and
+/// returns. Connections above `limits.connections_max` are refused, so that their clients go on over
+/// TCP.
+pub(crate) async fn serve<H: Handler>(
     quic: Quic,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
+    mut stopping: watch::Receiver<bool>,
     shutdown: Shutdown,
 ) {
     let endpoint = quic.endpoint;
-    let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     let handshakes = Arc::new(AtomicUsize::new(0));
-    let mut draining = pin!(shutdown.reached(Phase::Draining));
     loop {
         tokio::select! {
             biased;
-            () = draining.as_mut() => break,
+            () = stopped(&mut stopping) => break,
             Some(ended) = connections.join_next() => note_panic(ended),
             incoming = endpoint.accept() => {
                 let Some(incoming) = incoming else { break };
-                if connections.len() >= limits.connections_max {
+                if !counters.has_room(limits.connections_max) {
                     incoming.refuse();
                     continue;
                 }
                 let must_prove = handshakes.load(Relaxed) >= HANDSHAKES_UNPROVED;
                 if must_prove && incoming.may_retry() {
-                    counters.retries.fetch_add(1, Relaxed);
+                    counters.h3_retries.fetch_add(1, Relaxed);
                     // Refused only where `may_retry` is false.
                     let _ = incoming.retry();
                     continue;
@@ -103,8 +101,7 @@ pub async fn http3<H: Handler>(
         }
     }
     endpoint.set_server_config(None);
-    stop.send_replace(true);
-    crate::server::drain(connections, &shutdown, &counters).await;
+    drain(connections, &shutdown, &counters).await;
     endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
     // What is left are packets for clients that do not acknowledge any more.
     let _ = timeout(CLOSING, endpoint.wait_idle()).await;

@@ -1,5 +1,6 @@
 //! How requests and connections end before their time.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use h3::error::{Code, StreamError};
 use quinn::VarInt;
 use serve::{Limits, Piece};
 use tokio::net::UdpSocket;
+use tokio::sync::watch;
 
-use crate::support::{impatient, piece, request, rest, until, waiting};
+use crate::support::{Hello, Server, impatient, piece, request, rest, until, waiting};
 
 #[tokio::test]
 async fn draining_finishes_what_runs_and_closes_what_idles() {
@@ -166,11 +168,40 @@ async fn addresses_are_proved_while_many_handshakes_are_open() {
         until(|| server.counters.open.load(Relaxed) == count + 1).await;
         silent.push((connecting, socket));
     }
-    assert_eq!(server.counters.retries.load(Relaxed), 0);
+    assert_eq!(server.counters.h3_retries.load(Relaxed), 0);
     let mut browser = server.connect().await;
-    assert_eq!(server.counters.retries.load(Relaxed), 1);
+    assert_eq!(server.counters.h3_retries.load(Relaxed), 1);
     let mut stream = browser.ask(request("GET", "/")).await;
     bodies.recv().await.unwrap().0.send(piece("onetwo")).unwrap();
     stream.recv_response().await.unwrap();
     assert_eq!(rest(&mut stream).await.unwrap(), b"onetwo");
+}
+
+/// The client of a process that is gone is told so by the next one on that address.
+#[tokio::test]
+async fn who_asks_a_process_that_is_gone_is_told_so() {
+    let first = Server::start(Hello, Limits::default());
+    let second = Server::start_in(Arc::clone(&first.dir), Hello, Limits::default());
+    // The address: first it leads to one server, then to the other.
+    let front = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = front.local_addr().unwrap();
+    let (lead, mut leads) = watch::channel(first.address);
+    tokio::spawn(async move {
+        let (mut datagram, mut client) = ([0; 2048], address);
+        loop {
+            let (len, from) = front.recv_from(&mut datagram).await.unwrap();
+            let is_server = from == first.address || from == second.address;
+            let to = if is_server { client } else { *leads.borrow_and_update() };
+            client = if is_server { client } else { from };
+            front.send_to(&datagram[..len], to).await.unwrap();
+        }
+    });
+    let endpoint = quinn::Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap();
+    let config = first.client_config(quinn::TransportConfig::default());
+    let connection = endpoint.connect_with(config, address, "a.example").unwrap().await.unwrap();
+    // The handshake is confirmed once the server has opened its streams.
+    connection.accept_uni().await.unwrap();
+    lead.send_replace(second.address);
+    connection.open_uni().await.unwrap().write_all(&[0x21; 1000]).await.unwrap();
+    assert_eq!(connection.closed().await, quinn::ConnectionError::Reset);
 }

@@ -1,7 +1,7 @@
 //! A server, and a client of it.
 
 use std::future::poll_fn;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,15 @@ use h3::error::{ConnectionError, StreamError};
 use h3_quinn::{BidiStream, OpenStreams};
 use http::{Request, Response};
 use quinn::crypto::rustls::QuicClientConfig;
-use rt::Shutdown;
+use rt::tls::{CertificateFiles, Certificates};
+use rt::{Context, Metrics, Shutdown};
 use rustls::RootCertStore;
-use rustls::pki_types::PrivateKeyDer;
-use serve::h3::{Congestion, Keys, Quic, SECRET_BYTES};
-use serve::{Body, BodyError, Client, Counters, Handler, Limits, Piece, RequestBody, Source};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serve::h3::Quic;
+use serve::{
+    Body, BodyError, Client, Counters, Handler, Limits, Listener, Piece, RequestBody, Source,
+};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -64,12 +68,22 @@ impl Handler for Waiting {
     }
 }
 
+/// A server whose requests answer themselves with `onetwo`.
+pub(crate) struct Hello;
+
+impl Handler for Hello {
+    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+        Response::new(Body::bytes(Bytes::from_static(b"onetwo")))
+    }
+}
+
 pub(crate) fn waiting(limits: Limits, length: Option<u64>) -> (Server, Bodies) {
     let (bodies, receive) = mpsc::unbounded_channel();
     (Server::start(Waiting { length, bodies }, limits), receive)
 }
 
 pub(crate) struct Server {
+    pub(crate) dir: Arc<tempfile::TempDir>,
     pub(crate) address: SocketAddr,
     pub(crate) counters: Arc<Counters>,
     pub(crate) shutdown: Shutdown,
@@ -79,24 +93,35 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start(handler: impl Handler, limits: Limits) -> Self {
-        let signed = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
-        let key = PrivateKeyDer::try_from(signed.signing_key.serialize_der()).unwrap();
-        let mut tls = rustls::ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(vec![signed.cert.der().clone()], key)
-            .unwrap();
-        tls.alpn_protocols = vec![b"h3".to_vec()];
+        Self::start_in(Arc::new(tempfile::tempdir().unwrap()), handler, limits)
+    }
+
+    /// The same with the state of another.
+    pub(crate) fn start_in(
+        dir: Arc<tempfile::TempDir>,
+        handler: impl Handler,
+        limits: Limits,
+    ) -> Self {
+        let files = CertificateFiles { chain: dir.path().join("pem"), key: dir.path().join("key") };
+        if !files.chain.exists() {
+            let signed = rcgen::generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+            std::fs::write(&files.chain, signed.cert.pem()).unwrap();
+            std::fs::write(&files.key, signed.signing_key.serialize_pem()).unwrap();
+        }
         let mut roots = RootCertStore::empty();
-        roots.add(signed.cert.der().clone()).unwrap();
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let keys = Keys::new(&[7; SECRET_BYTES]);
-        let quic = Quic::new(socket, Arc::new(tls), &keys, Congestion::default(), &limits).unwrap();
-        let address = quic.local_addr().unwrap();
+        roots.add(CertificateDer::from_pem_file(&files.chain).unwrap()).unwrap();
+        let certificates = Certificates::load(&[files], dir.path(), &Metrics::new()).unwrap();
+        let tls = certificates.server_config(&[b"h3"]);
+        let address = ([127, 0, 0, 1], 0).into();
+        let context = Context::new("edge1".parse().unwrap(), dir.path().to_owned());
+        let quic = Quic::bind(address, tls, &context, None, &limits).unwrap();
+        let address = quic.address().unwrap();
+        let listener = Listener { sockets: Vec::new(), tls: None, quic: Some(quic) };
         let counters = Arc::new(Counters::default());
         let shutdown = Shutdown::default();
         let (handler, stop) = (Arc::new(handler), shutdown.clone());
-        let serving = serve::h3::http3(quic, handler, limits, counters.clone(), stop);
-        Self { address, counters, shutdown, task: tokio::spawn(serving), roots }
+        let serving = serve::http(vec![listener], handler, limits, counters.clone(), stop);
+        Self { dir, address, counters, shutdown, task: tokio::spawn(serving), roots }
     }
 
     pub(crate) fn stop(&self) {
