@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig};
 use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
-use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use quinn::{
+    EndpointConfig, IdleTimeout, Runtime as _, ServerConfig, TokioRuntime, TransportConfig, VarInt,
+};
 use quinn_proto::HashedConnectionIdGenerator;
 use ring::{hkdf, hmac};
 use rt::Context;
 use rt::listen::{self, ListenError};
 use rt::secret::{self, SECRET_BYTES, SecretError};
 
+use super::socket::Socket;
 use crate::server::Limits;
 
 /// The file of the state directory with the secret that [`Keys`] are made of.
@@ -82,6 +85,7 @@ pub enum QuicError {
 #[derive(Debug)]
 pub struct Quic {
     pub(super) endpoint: quinn::Endpoint,
+    pub(super) socket: Arc<Socket>,
 }
 
 impl Quic {
@@ -110,9 +114,16 @@ impl Quic {
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
         let mut config = EndpointConfig::new(keys.reset);
         config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(keys.ids)));
-        let (socket, runtime) = (listen::quic(&context.sockets, address)?, Arc::new(TokioRuntime));
-        let endpoint = quinn::Endpoint::new(config, Some(server), socket, runtime);
-        Ok(Self { endpoint: endpoint.map_err(QuicError::Socket)? })
+        let udp = TokioRuntime.wrap_udp_socket(listen::quic(&context.sockets, address)?);
+        let socket = Arc::new(Socket::new(udp.map_err(QuicError::Socket)?));
+        let (abstract_socket, runtime) = (Arc::clone(&socket) as _, Arc::new(TokioRuntime));
+        let endpoint = quinn::Endpoint::new_with_abstract_socket(
+            config,
+            Some(server),
+            abstract_socket,
+            runtime,
+        );
+        Ok(Self { endpoint: endpoint.map_err(QuicError::Socket)?, socket })
     }
 
     /// Where it listens, with the port that port 0 was given.

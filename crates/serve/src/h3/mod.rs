@@ -3,6 +3,7 @@
 //!
 //! - [`serve`] owns a UDP socket: it takes handshakes, asks for a proof of address when many are
 //!   open (`endpoint`), and ends everything in peace at shutdown.
+//! - `socket` is given up when a successor serves: it has the same one.
 //! - `connection` is one client, `exchange` one request of it; `content` comes with a request; `flow`
 //!   bounds what a connection holds and how long it waits; `quic` is what `h3` needs of quinn.
 //!
@@ -25,6 +26,7 @@ mod endpoint;
 mod exchange;
 mod flow;
 mod quic;
+mod socket;
 
 pub(crate) use content::Content;
 pub use endpoint::{Quic, QuicError};
@@ -50,7 +52,7 @@ const CLOSING: Duration = Duration::from_millis(500);
 
 /// Serves HTTP/3 on `quic` until `stopping`; then takes no new connection, tells the open ones
 /// (GOAWAY), finishes the running responses until everything is to be cut, cuts the rest, and
-/// returns. Connections above `limits.connections_max` are refused, so that their clients go on over
+/// returns. After a hand-over it closes them all at once instead. Connections above `limits.connections_max` are refused, so that their clients go on over
 /// TCP.
 pub(crate) async fn serve<H: Handler>(
     quic: Quic,
@@ -60,7 +62,7 @@ pub(crate) async fn serve<H: Handler>(
     mut stopping: watch::Receiver<bool>,
     shutdown: Shutdown,
 ) {
-    let endpoint = quic.endpoint;
+    let Quic { endpoint, socket } = quic;
     let mut connections = JoinSet::new();
     let handshakes = Arc::new(AtomicUsize::new(0));
     loop {
@@ -101,7 +103,18 @@ pub(crate) async fn serve<H: Handler>(
         }
     }
     endpoint.set_server_config(None);
-    drain(connections, &shutdown, &counters).await;
+    if shutdown.has_yielded() {
+        // The successor has the same socket: what comes is for it. Clients come to it again.
+        socket.deafen();
+        let left = connections.len();
+        tracing::info!(connections = left, "HTTP/3 connections are closed: clients come again");
+        endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
+        while let Some(ended) = connections.join_next().await {
+            note_panic(ended);
+        }
+    } else {
+        drain(connections, &shutdown, &counters).await;
+    }
     endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
     // What is left are packets for clients that do not acknowledge any more.
     let _ = timeout(CLOSING, endpoint.wait_idle()).await;

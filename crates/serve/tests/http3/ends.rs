@@ -205,3 +205,22 @@ async fn who_asks_a_process_that_is_gone_is_told_so() {
     connection.open_uni().await.unwrap().write_all(&[0x21; 1000]).await.unwrap();
     assert_eq!(connection.closed().await, quinn::ConnectionError::Reset);
 }
+
+/// A successor has the same socket, so that nothing of a connection would come here any more.
+#[tokio::test]
+async fn a_hand_over_closes_connections_so_that_clients_come_again() {
+    let (server, mut bodies) = waiting(Limits::default(), Some(6));
+    let mut browser = server.connect().await;
+    let mut stream = browser.ask(request("GET", "/")).await;
+    let (_body, dropped) = bodies.recv().await.unwrap();
+    server.shutdown.give_up();
+    stream.recv_response().await.unwrap();
+    assert!(browser.connection.close_reason().is_none(), "until the successor serves");
+    server.stop();
+    let ended = browser.ended.await.unwrap();
+    assert!(ended.is_h3_no_error(), "{ended:?}");
+    rest(&mut stream).await.unwrap_err();
+    assert!(dropped.await.is_err());
+    server.task.await.unwrap();
+    assert_eq!(server.counters.open.load(Relaxed), 0);
+}
