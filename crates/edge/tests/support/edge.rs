@@ -134,6 +134,8 @@ impl Edge {
     pub async fn trusting(dir: &Path, map: NodeMap, ca: &Path) -> Self {
         let mut params = params(dir, ByteCount(1 << 30));
         params.upstream_ca = Some(ca.to_owned());
+        // A handshake is slow in an unoptimised build beside other tests.
+        params.timeouts.connect = Duration::from_secs(10);
         let context = context(dir);
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let bound = edge::bind(params, following, context.clone()).await.unwrap();
