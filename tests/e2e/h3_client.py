@@ -3,7 +3,8 @@
     h3_client.py ADDRESS PORT HOST CA REQUESTS
 
 REQUESTS is JSON: a list of connections, each a list of requests that are asked at once, each with
-"path" and, where they differ, "method", "headers" (a list of pairs) and "content" (text). Later
+"path" and, where they differ, "method", "headers" (a list of pairs) and "content" (text). The client
+stands still at the first bytes of an answer that is to be "held": it prints "held" and waits for a line. Later
 connections offer the session ticket of those before. Prints JSON of the same shape: of each connection
 whether its session was "resumed" and the "answers" with "status", "headers", "bytes" and "sha256", or
 "reset" with the code of a reset stream.
@@ -42,6 +43,9 @@ class Client(QuicConnectionProtocol):
                 fields = [(name.decode(), value.decode()) for name, value in event.headers]
                 answer["fields"] = fields
             elif isinstance(event, DataReceived):
+                if answer.pop("held", False):
+                    print("held", flush=True)
+                    sys.stdin.readline()
                 answer["digest"].update(event.data)
                 answer["bytes"] += len(event.data)
             if event.stream_ended:
@@ -65,6 +69,7 @@ class Client(QuicConnectionProtocol):
         stream = self._quic.get_next_available_stream_id()
         self.answers[stream] = {
             "bytes": 0,
+            "held": request.get("held", False),
             "digest": hashlib.sha256(),
             "done": asyncio.get_running_loop().create_future(),
         }

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 
 use model::Rate;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -20,6 +21,9 @@ const BACKLOG: i32 = 4096;
 /// What the kernel holds of QUIC's datagrams that came, and that are to go. With its usual 208 KiB
 /// one in 75 datagrams of a fast client was lost when measured.
 const QUIC_BUFFER_BYTES: u32 = 8 * 1024 * 1024;
+
+/// What waits in a pipe between processes.
+const PIPE_BYTES: u32 = 1024 * 1024;
 
 /// One entry of a role's `listen`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,6 +207,20 @@ pub fn quic(sockets: &Sockets, address: SocketAddr) -> Result<UdpSocket, ListenE
         Ok(socket.into())
     };
     listen().map_err(|source| ListenError::new("udp", address, source))
+}
+
+/// Two ends between which messages go (SOCK_SEQPACKET): whoever reads learns when the last copy of
+/// the other end is closed. Neither blocks.
+///
+/// # Errors
+/// When the kernel makes none.
+pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (one, other) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+    for end in [&one, &other] {
+        end.set_nonblocking(true)?;
+        sys::socket::send_buffer(end, PIPE_BYTES)?;
+    }
+    Ok((one.into(), other.into()))
 }
 
 /// Asks for large buffers, and says so when they stay small.

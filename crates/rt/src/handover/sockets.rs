@@ -1,7 +1,7 @@
 //! The listening sockets of a process: those that it was handed, and those that it will hand on.
 //!
 //! A socket is known by its name (`tcp 0.0.0.0:80`, `udp [::]:53`, `unix /run/cacheboy/admin.sock`,
-//! `private edge`): a config that names the same address gets the socket that is there, with the
+//! `private edge`, `quic [::]:443 2`): a config that names the same address gets the socket that is there, with the
 //! connections and queries that wait in it. Several may have one name. They come from a predecessor
 //! or from systemd (`LISTEN_FDS`, known by their addresses).
 
@@ -99,6 +99,25 @@ impl Sockets {
             inner.held.push(Named { name: name.to_owned(), socket: socket.try_clone()? });
         }
         Ok(ours.into_iter().map(S::from).collect())
+    }
+
+    /// Takes all sockets that the process was handed by names that begin so, with the rest of those.
+    pub fn take_named(&self, beginning: &str) -> Vec<(String, OwnedFd)> {
+        let mut inner = self.lock();
+        let all = std::mem::take(&mut inner.inherited);
+        let (ours, others): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|n| n.name.starts_with(beginning));
+        inner.inherited = others;
+        let rest = |name: String| name.get(beginning.len()..).unwrap_or_default().to_owned();
+        ours.into_iter().map(|named| (rest(named.name), named.socket)).collect()
+    }
+
+    /// Hands on `socket` by `name` too, where there may be a successor.
+    pub fn hand_on(&self, name: String, socket: OwnedFd) {
+        let mut inner = self.lock();
+        if inner.keeps {
+            inner.held.push(Named { name, socket });
+        }
     }
 
     /// Makes what was taken so far what the process was handed: it was only to be seen whether it
@@ -213,6 +232,19 @@ mod tests {
         drop((copies, taken));
         sockets.release();
         assert!(std::net::TcpStream::connect(address).is_err(), "nobody holds it any more");
+    }
+
+    #[test]
+    fn what_is_handed_on_by_a_name_is_taken_by_its_beginning() {
+        let sockets = Sockets::from_environment();
+        let (pipe, other) = crate::listen::pipe().unwrap();
+        sockets.hand_on("quic 127.0.0.1:443 7".to_owned(), pipe);
+        sockets.hand_on("quic 127.0.0.1:4433 8".to_owned(), other);
+        sockets.put_back();
+        let named = sockets.take_named("quic 127.0.0.1:443 ");
+        assert_eq!(named.iter().map(|(rest, _)| rest.as_str()).collect::<Vec<_>>(), ["7"]);
+        assert!(sockets.take_named("quic 127.0.0.1:443 ").is_empty());
+        assert_eq!(sockets.take_named("quic 127.0.0.1:4433 ").len(), 1);
     }
 
     #[test]

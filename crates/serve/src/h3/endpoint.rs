@@ -11,12 +11,13 @@ use quinn::crypto::rustls::{NoInitialCipherSuite, QuicServerConfig};
 use quinn::{
     EndpointConfig, IdleTimeout, Runtime as _, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
-use quinn_proto::HashedConnectionIdGenerator;
 use ring::{hkdf, hmac};
 use rt::Context;
 use rt::listen::{self, ListenError};
 use rt::secret::{self, SECRET_BYTES, SecretError};
 
+use super::ids::{Ids, Seal};
+use super::relay::{self, Formers};
 use super::socket::Socket;
 use crate::server::Limits;
 
@@ -39,8 +40,8 @@ const INCOMING_BYTES_ALL: u64 = 8 * 1024 * 1024;
 /// once that their connections are gone, and addresses stay proved.
 struct Keys {
     reset: Arc<hmac::Key>,
-    /// Marks our connection identifiers: only of those a reset is sent.
-    ids: u64,
+    /// Our connection identifiers are known by it: only of those a reset is sent.
+    seal: Seal,
     token: Arc<hkdf::Prk>,
 }
 
@@ -49,11 +50,10 @@ impl Keys {
     fn new(secret: &[u8; SECRET_BYTES]) -> Self {
         let secret = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let of = |purpose: &[u8]| hmac::sign(&secret, purpose);
-        let ids = of(b"connection identifiers");
-        let ids = ids.as_ref();
+        let key = |purpose| Arc::new(hmac::Key::new(hmac::HMAC_SHA256, of(purpose).as_ref()));
         Self {
-            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, of(b"stateless resets").as_ref())),
-            ids: u64::from_le_bytes(ids.first_chunk().copied().unwrap_or_default()),
+            reset: key(b"stateless resets"),
+            seal: Seal(key(b"connection identifiers")),
             token: Arc::new(hkdf::Prk::new_less_safe(hkdf::HKDF_SHA256, of(b"tokens").as_ref())),
         }
     }
@@ -76,16 +76,20 @@ pub enum QuicError {
     /// The TLS configuration lacks what QUIC needs: TLS 1.3 with AES-128-GCM.
     #[error("TLS is set up so that it cannot carry QUIC")]
     Tls(#[source] NoInitialCipherSuite),
+    /// The system gives no random bytes.
+    #[error("the system gives no random bytes for HTTP/3")]
+    NoEntropy,
     /// The runtime does not take the socket.
     #[error("the UDP socket of HTTP/3 cannot be used")]
     Socket(#[source] io::Error),
 }
 
-/// A UDP socket that speaks QUIC.
+/// A UDP socket that will speak QUIC. It hears nothing yet: a process before this one may do so.
 #[derive(Debug)]
 pub struct Quic {
-    pub(super) endpoint: quinn::Endpoint,
-    pub(super) socket: Arc<Socket>,
+    config: EndpointConfig,
+    server: ServerConfig,
+    socket: Arc<Socket>,
 }
 
 impl Quic {
@@ -112,18 +116,34 @@ impl Quic {
             .max_incoming(INCOMING_MAX)
             .incoming_buffer_size(INCOMING_BYTES)
             .incoming_buffer_size_total(INCOMING_BYTES_ALL);
-        let mut config = EndpointConfig::new(keys.reset);
-        config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(keys.ids)));
         let udp = TokioRuntime.wrap_udp_socket(listen::quic(&context.sockets, address)?);
-        let socket = Arc::new(Socket::new(udp.map_err(QuicError::Socket)?));
-        let (abstract_socket, runtime) = (Arc::clone(&socket) as _, Arc::new(TokioRuntime));
+        let udp = udp.map_err(QuicError::Socket)?;
+        let (formers, mark) = Formers::take(&context.sockets, address, keys.seal.clone());
+        let pipe = relay::pipe(&context.sockets, address, mark).map_err(QuicError::Socket)?;
+        let mut config = EndpointConfig::new(keys.reset);
+        let nonces = rt::clock::secret::<SECRET_BYTES>().ok_or(QuicError::NoEntropy)?;
+        let (seal, shutdown) = (keys.seal, context.shutdown.clone());
+        config.cid_generator(move || {
+            let nonces = hmac::Key::new(hmac::HMAC_SHA256, &nonces);
+            let (seal, shutdown) = (seal.clone(), shutdown.clone());
+            Box::new(Ids { seal, mark, nonces, given: 0, shutdown })
+        });
+        Ok(Self { config, server, socket: Arc::new(Socket::new(udp, formers, pipe)) })
+    }
+
+    /// From here on it hears.
+    ///
+    /// # Errors
+    /// When the kernel does not say where.
+    pub(super) fn open(self) -> io::Result<(quinn::Endpoint, Arc<Socket>)> {
+        let (abstract_socket, runtime) = (Arc::clone(&self.socket) as _, Arc::new(TokioRuntime));
         let endpoint = quinn::Endpoint::new_with_abstract_socket(
-            config,
-            Some(server),
+            self.config,
+            Some(self.server),
             abstract_socket,
             runtime,
-        );
-        Ok(Self { endpoint: endpoint.map_err(QuicError::Socket)?, socket })
+        )?;
+        Ok((endpoint, self.socket))
     }
 
     /// Where it listens, with the port that port 0 was given.
@@ -131,7 +151,8 @@ impl Quic {
     /// # Errors
     /// When the kernel does not say.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.endpoint.local_addr()
+        use quinn::AsyncUdpSocket as _;
+        self.socket.local_addr()
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! - [`serve`] owns a UDP socket: it takes handshakes, asks for a proof of address when many are
 //!   open (`endpoint`), and ends everything in peace at shutdown.
-//! - `socket` is given up when a successor serves: it has the same one.
+//! - `socket` is shared with a successor, which passes on what belongs to connections of this
+//!   process: their `ids` say so, and `relay` is the way.
 //! - `connection` is one client, `exchange` one request of it; `content` comes with a request; `flow`
 //!   bounds what a connection holds and how long it waits; `quic` is what `h3` needs of quinn.
 //!
@@ -25,7 +26,9 @@ mod content;
 mod endpoint;
 mod exchange;
 mod flow;
+mod ids;
 mod quic;
+mod relay;
 mod socket;
 
 pub(crate) use content::Content;
@@ -52,8 +55,9 @@ const CLOSING: Duration = Duration::from_millis(500);
 
 /// Serves HTTP/3 on `quic` until `stopping`; then takes no new connection, tells the open ones
 /// (GOAWAY), finishes the running responses until everything is to be cut, cuts the rest, and
-/// returns. After a hand-over it closes them all at once instead. Connections above `limits.connections_max` are refused, so that their clients go on over
-/// TCP.
+/// returns. After a hand-over it does so by what its successor passes on; without one that does, it
+/// closes them. Connections above `limits.connections_max` are refused, so that their clients go on
+/// over TCP.
 pub(crate) async fn serve<H: Handler>(
     quic: Quic,
     handler: Arc<H>,
@@ -62,7 +66,13 @@ pub(crate) async fn serve<H: Handler>(
     mut stopping: watch::Receiver<bool>,
     shutdown: Shutdown,
 ) {
-    let Quic { endpoint, socket } = quic;
+    let (endpoint, socket) = match quic.open() {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(%error, "HTTP/3 is not served: its socket cannot be used");
+            return;
+        }
+    };
     let mut connections = JoinSet::new();
     let handshakes = Arc::new(AtomicUsize::new(0));
     loop {
@@ -104,13 +114,17 @@ pub(crate) async fn serve<H: Handler>(
     }
     endpoint.set_server_config(None);
     if shutdown.has_yielded() {
-        // The successor has the same socket: what comes is for it. Clients come to it again.
+        // The successor has the same socket: it passes on what is not its own.
         socket.deafen();
-        let left = connections.len();
-        tracing::info!(connections = left, "HTTP/3 connections are closed: clients come again");
-        endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
-        while let Some(ended) = connections.join_next().await {
-            note_panic(ended);
+        let close_alone = async {
+            socket.alone().await;
+            tracing::info!("HTTP/3 connections are closed: nobody passes on what comes for them");
+            endpoint.close(quic::code(Code::H3_NO_ERROR), b"");
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = drain(connections, &shutdown, &counters) => {}
+            () = close_alone => {}
         }
     } else {
         drain(connections, &shutdown, &counters).await;

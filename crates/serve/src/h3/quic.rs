@@ -74,7 +74,7 @@ pub(super) fn take(handles: &Handles, id: StreamId) -> Option<Handle> {
     None
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
