@@ -95,6 +95,7 @@ impl ConnectionIdGenerator for Ids {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "this is a test")]
 mod tests {
     use super::*;
 

@@ -181,6 +181,7 @@ fn unpack_ip(from: &[u8]) -> Option<(Option<IpAddr>, &[u8])> {
 }
 
 #[cfg(test)]
+#[allow(clippy::indexing_slicing, reason = "this is a test")]
 mod tests {
     use super::*;
 
