@@ -51,6 +51,9 @@ fn check_all(paths: &[PathBuf]) -> Vec<Outcome> {
             let findings = outcome.as_mut().err().map(std::mem::take).unwrap_or_default();
             *outcome = Err(findings.into_iter().chain(strangers).collect());
         }
+        if let (Ok(summary), Some(note)) = (outcome, across.without_http3(path)) {
+            summary.push_str(&note);
+        }
     }
     outcomes
 }
@@ -64,6 +67,8 @@ struct Across {
     unsure: bool,
     /// The hosts of the projects of all maps.
     hosts: BTreeSet<HostName>,
+    /// The projects that offer HTTP/3.
+    http3: BTreeSet<Name>,
     /// Hosts with an edge.
     edges: Vec<Edge>,
 }
@@ -76,11 +81,15 @@ struct Edge {
     name: Name,
     /// Its certificates, when it speaks TLS and all can be used.
     shown: Option<Vec<Certificate>>,
+    /// It speaks HTTP/3.
+    http3: bool,
 }
 
 impl Across {
     fn note(&mut self, map: &AdminMap) {
         self.nodes.get_or_insert_default().extend(map.nodes.keys().cloned());
+        let offers = map.projects.iter().filter(|(_, project)| project.http3);
+        self.http3.extend(offers.map(|(name, _)| name.clone()));
         let hosts = map.projects.values().flat_map(|project| &project.hosts);
         self.hosts.extend(hosts.filter_map(|host| match host {
             HostPattern::Exact(name) => Some(name.clone()),
@@ -96,6 +105,20 @@ impl Across {
             Err(_) => self.unsure = true,
         }
         map
+    }
+
+    /// That the edge in the config `path` speaks TLS, and not HTTP/3 for projects that offer it. No
+    /// finding: where UDP does not get through, it is meant so.
+    fn without_http3(&self, path: &Path) -> Option<String> {
+        let mut here = self.edges.iter().filter(|edge| edge.path == path);
+        let lacks = here.any(|edge| edge.shown.is_some() && !edge.http3);
+        let mut names: Vec<&str> = self.http3.iter().take(NODES_SHOWN).map(Name::as_str).collect();
+        if self.http3.len() > NODES_SHOWN {
+            names.push("...");
+        }
+        (lacks && !names.is_empty()).then(|| {
+            format!("; no listener has http3, which these projects offer: {}", names.join(", "))
+        })
     }
 
     /// The edge in the config `path` that no map knows.
@@ -160,6 +183,7 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     let config = file.config()?;
     let mut findings = databases(&file, &config);
     let shown = certificates::read(&file, &config.certificates, rt::clock::now(), &mut findings);
+    findings.extend(certificates::idle(&file, &config));
     if let Some(health) = &config.health
         && let Err(in_maps) = across.maps(&health.maps)
     {
@@ -185,7 +209,14 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     let summary = format!("host {} with {}", config.host.name, roles.join(", "));
     if let Some(edge) = config.edge {
         let shown = shown.filter(|_| edge.listen.iter().any(|listen| listen.tls));
-        across.edges.push(Edge { path: path.to_owned(), file, name: config.host.name, shown });
+        let http3 = edge.listen.iter().any(|listen| listen.http3);
+        across.edges.push(Edge {
+            path: path.to_owned(),
+            file,
+            name: config.host.name,
+            shown,
+            http3,
+        });
     }
     if findings.is_empty() { Ok(summary) } else { Err(findings) }
 }
@@ -267,6 +298,7 @@ fn summary(map: &AdminMap) -> String {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     use super::*;
 
@@ -293,6 +325,15 @@ mod tests {
             let findings = check_all(&paths).into_iter().filter_map(Result::err).flatten();
             let folder = format!("{}/", self.0.path().display());
             findings.map(|finding| finding.to_string().replace(&folder, "")).collect()
+        }
+
+        /// A certificate for `hosts` in `e.pem`, its key in `e.key`.
+        fn certify(&self, hosts: &[&str]) {
+            let hosts: Vec<String> = hosts.iter().map(|&host| host.to_owned()).collect();
+            let made = rcgen::generate_simple_self_signed(hosts).unwrap();
+            fs::write(self.at("e.pem"), made.cert.pem()).unwrap();
+            fs::write(self.at("e.key"), made.signing_key.serialize_pem()).unwrap();
+            fs::set_permissions(self.at("e.key"), fs::Permissions::from_mode(0o600)).unwrap();
         }
     }
 
@@ -398,5 +439,40 @@ mod tests {
         // Of maps that cannot be read nobody knows.
         let unsure = folder.check(&["maps", "bad", "edge.toml"]);
         assert!(unsure.iter().all(|finding| finding.starts_with("bad")), "{unsure:?}");
+    }
+
+    #[test]
+    fn certificates_that_nobody_is_shown_and_http3_that_nobody_is_offered_are_said() {
+        let edge = EDGE.replace("mirror9", "mirror1-au");
+        let with = |listen: &str| {
+            let certificate = "[[tls.certificate]]\nchain = \"e.pem\"\nkey = \"e.key\"\n";
+            format!("{}{certificate}", edge.replace("\"127.0.0.1:80\"", listen))
+        };
+        let offers = PROJECTS.replace("[project.videolan]\n", "[project.videolan]\nhttp3 = true\n");
+        let files = [
+            MAPS[0],
+            MAPS[1],
+            ("maps/p.toml", &offers),
+            ("idle.toml", &with("\"127.0.0.1:443\"")),
+            ("tls.toml", &with("{ address = \"127.0.0.1:443\", tls = true }")),
+            ("h3.toml", &with("{ address = \"127.0.0.1:443\", tls = true, http3 = true }")),
+        ];
+        let folder = Folder::new(&files);
+        folder.certify(&["download.videolan.example", "videolan.cdn.example"]);
+        assert_eq!(
+            folder.check(&["idle.toml"]),
+            [
+                "idle.toml:12: tls.certificate: no listener of this host speaks TLS, so that nobody is \
+              shown it: write the listener as { address = \"0.0.0.0:443\", tls = true }, or take it away"
+            ]
+        );
+        let summary = |config: &str| {
+            check_all(&[folder.at(config), folder.at("maps")]).swap_remove(0).unwrap()
+        };
+        assert_eq!(summary("h3.toml"), "host mirror1-au with edge");
+        assert_eq!(
+            summary("tls.toml"),
+            "host mirror1-au with edge; no listener has http3, which these projects offer: videolan"
+        );
     }
 }

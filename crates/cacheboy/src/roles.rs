@@ -70,6 +70,7 @@ pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<E
         let (context, pace) = (host.clone(), pace(&config));
         tokio::spawn(signals.conduct(context.shutdown.clone(), pace));
         let mut roles = start(config, &context)?;
+        let predecessor = Arc::new(Mutex::new(before.predecessor()));
         if roles.all_serve().await {
             context.sockets.drop_unclaimed();
             if let Err(error) = before.serving().await {
@@ -78,23 +79,28 @@ pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<E
             notify::ready("serving");
             tokio::spawn(notify::watchdog(context.alive.clone(), context.shutdown.clone()));
             let hand_over = Predecessor::new(context.clone(), pace.deadline);
-            show(&context, before.predecessor(), hand_over.successor());
+            show(&context, Arc::clone(&predecessor), hand_over.successor());
             tokio::spawn(hand_over.conduct(hang_up));
         }
-        roles.until_all_end(&context.shutdown).await?;
-        anyhow::Ok(context)
+        // Whoever waits for this process waits for those before it too.
+        let those_before = async {
+            tokio::select! {
+                () = before.predecessor_gone() => {}
+                () = context.shutdown.reached(Phase::Cut) => {}
+            }
+            *predecessor.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            Ok(())
+        };
+        tokio::try_join!(roles.until_all_end(&context.shutdown), those_before)?;
+        anyhow::Ok(())
     };
     let outcome = played.await;
     match &outcome {
-        // Whoever waits for this process waits for those before it too.
-        Ok(context) => tokio::select! {
-            () = before.predecessor_gone() => {}
-            () = context.shutdown.reached(Phase::Cut) => {}
-        },
+        // Several processes may write to one log while they hand over.
+        Ok(()) => tracing::info!(pid = std::process::id(), "stopped"),
         Err(error) => before.failed(&format!("{error:#}")).await,
     }
-    tracing::info!("stopped");
-    outcome.map(|_| ExitCode::SUCCESS)
+    outcome.map(|()| ExitCode::SUCCESS)
 }
 
 /// How the process leaves. Only an edge is steered to, and has transfers that are worth waiting for.
@@ -135,15 +141,15 @@ async fn begin(config: &HostConfig, sockets: Sockets, before: &mut Successor) ->
     if let Some(listen) = config.admin.clone() {
         admin::start(listen, &context)?;
     }
-    tracing::info!(host = %context.name, version = env!("CARGO_PKG_VERSION"), open_files = files, "starting");
+    let (pid, version) = (std::process::id(), env!("CARGO_PKG_VERSION"));
+    tracing::info!(host = %context.name, pid, version, open_files = files, "starting");
     Ok(context)
 }
 
 /// Binds the TCP addresses of all roles.
 fn bind_all(config: &HostConfig, sockets: &Sockets) -> Result<()> {
     let workers = tokio::runtime::Handle::current().metrics().num_workers();
-    let of_master = config.master.iter().flat_map(|master| &master.listen);
-    for listen in config.edge.iter().flat_map(|edge| &edge.listen).chain(of_master) {
+    for listen in config.http_listeners() {
         listen::tcp_shared(sockets, listen, workers)?;
     }
     let of_dns = config.dns.iter().flat_map(|dns| &dns.listen);
@@ -154,16 +160,22 @@ fn bind_all(config: &HostConfig, sockets: &Sockets) -> Result<()> {
 }
 
 /// The process itself in `/status`.
-fn show(context: &Context, predecessor: Option<u32>, successor: Arc<Mutex<Option<u32>>>) {
+fn show(
+    context: &Context,
+    predecessor: Arc<Mutex<Option<u32>>>,
+    successor: Arc<Mutex<Option<u32>>>,
+) {
     let shutdown = context.shutdown.clone();
+    let read = |pid: &Mutex<Option<u32>>| *pid.lock().unwrap_or_else(PoisonError::into_inner);
     context.status.set("process", move || {
         serde_json::json!({
             "pid": std::process::id(),
+            "version": env!("CARGO_PKG_VERSION"),
             "phase": shutdown.phase().word(),
             "since": utc(shutdown.since_ms()),
             "leaving": shutdown.is_leaving(),
-            "predecessor": predecessor,
-            "successor": *successor.lock().unwrap_or_else(PoisonError::into_inner),
+            "predecessor": read(&predecessor),
+            "successor": read(&successor),
         })
     });
     let (shutdown, gauge) = (context.shutdown.clone(), context.metrics.gauge(&metric::PHASE, &[]));
@@ -201,9 +213,7 @@ fn only(mut config: HostConfig, play: Play, path: &Path) -> Result<HostConfig> {
 
 /// The certificates, where a listener of the roles that are played needs them.
 fn certificates(config: &HostConfig, context: &Context) -> Result<Option<Certificates>> {
-    let listeners = config.edge.iter().flat_map(|edge| &edge.listen);
-    let mut listeners = listeners.chain(config.master.iter().flat_map(|master| &master.listen));
-    if !listeners.any(|listen| listen.tls) {
+    if !config.http_listeners().any(|listen| listen.tls) {
         return Ok(None);
     }
     Ok(Some(Certificates::load(&config.certificates, &context.state_dir, &context.metrics)?))

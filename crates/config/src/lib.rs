@@ -20,6 +20,7 @@ use nodemap::Finding;
 use nodemap::toml_read::{Document, KeyPath};
 use rt::admin::AdminListen;
 use rt::follow::FollowParams;
+use rt::listen::Listen;
 use rt::tls::CertificateFiles;
 
 /// A config file larger than this is refused.
@@ -46,6 +47,14 @@ pub struct HostConfig {
     pub health: Option<health::Params>,
     /// `[master]`.
     pub master: Option<master::Params>,
+}
+
+impl HostConfig {
+    /// The listeners of the edge and of the master.
+    pub fn http_listeners(&self) -> impl Iterator<Item = &Listen> {
+        let of_edge = self.edge.iter().flat_map(|edge| &edge.listen);
+        of_edge.chain(self.master.iter().flat_map(|master| &master.listen))
+    }
 }
 
 /// `[host]`.

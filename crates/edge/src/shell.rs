@@ -177,7 +177,8 @@ impl Bound {
         let Self { edge, listeners, private, node_map, context, .. } = self;
         let connections = Arc::new(Connections::default());
         let status = (Arc::clone(&edge), Arc::clone(&connections));
-        context.status.set("edge", move || show(&status.0, &status.1));
+        let addresses: serde_json::Value = listeners.iter().filter_map(listening).collect();
+        context.status.set("edge", move || show(&status.0, &status.1, &addresses));
         let mut background = JoinSet::new();
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
         let gauges = ConnectionGauges::new(&context.metrics);
@@ -332,8 +333,21 @@ impl ConnectionGauges {
     }
 }
 
+/// A listener in `/status`.
+fn listening(listener: &Listener) -> Option<serde_json::Value> {
+    Some(serde_json::json!({
+        "address": listener.address().ok()?,
+        "tls": listener.tls.is_some(),
+        "http3": listener.quic.is_some(),
+    }))
+}
+
 /// `/status`.
-fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
+fn show(
+    edge: &Edge,
+    connections: &Connections,
+    listeners: &serde_json::Value,
+) -> serde_json::Value {
     let projects = edge.projects.load();
     let now = rt::clock::now();
     let masters = |project: &crate::project::Project| -> serde_json::Value {
@@ -361,6 +375,7 @@ fn show(edge: &Edge, connections: &Connections) -> serde_json::Value {
         edge.counters.refusals().map(|(word, n)| (word.to_owned(), n.into())).collect();
     serde_json::json!({
         "generation": projects.generation,
+        "listeners": listeners,
         "draining": edge.shutdown.is_leaving(),
         "connections": connections.open.load(Ordering::Relaxed),
         "connections_max": limits().connections_max,

@@ -83,6 +83,9 @@ async fn certificates_change_under_a_transfer_and_sessions_outlive_the_process()
     let edge = Edge::over_tls(dir.path(), map.clone(), std::slice::from_ref(&files)).await;
 
     let mut before = connect(&edge, &client(&[&old])).await;
+    let shown_listeners = &edge.status()["edge"]["listeners"];
+    let listener = serde_json::json!([{ "address": edge.address, "tls": true, "http3": false }]);
+    assert_eq!(shown_listeners, &listener);
     ask(&mut before, "/a").await;
     assert!(head(&mut before).await.starts_with("HTTP/1.1 200 OK\r\n"));
     let mut got = read(&mut before, BLOCK).await;

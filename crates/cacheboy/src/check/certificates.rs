@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use config::ConfigFile;
+use config::{ConfigFile, HostConfig};
 use model::time::utc;
 use model::{HostName, Now};
 use nodemap::Finding;
@@ -65,6 +65,21 @@ fn date(certificate: &Certificate, now: Now) -> Option<(String, &'static str)> {
         return None;
     };
     Some((problem, "renew it, and replace both files"))
+}
+
+/// Certificates that no listener shows: `tls` was forgotten there, or they are left over.
+pub(super) fn idle(file: &ConfigFile, config: &HostConfig) -> Option<Finding> {
+    if config.certificates.is_empty() || config.http_listeners().any(|listen| listen.tls) {
+        return None;
+    }
+    Some(
+        file.finding(
+            &["tls", "certificate"],
+            "no listener of this host speaks TLS, so that nobody is shown it".to_owned(),
+            "write the listener as { address = \"0.0.0.0:443\", tls = true }, or take it away"
+                .to_owned(),
+        ),
+    )
 }
 
 /// Hosts of projects that no certificate has.

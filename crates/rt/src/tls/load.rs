@@ -34,9 +34,15 @@ pub enum LoadError {
     /// A file cannot be read.
     #[error("cannot read {0} ({1}): name a PEM file that this process may read")]
     Read(PathBuf, io::Error),
-    /// It is not PEM.
-    #[error("{0} is not PEM ({1}): convert it, or name another file")]
+    /// It is not PEM, or half written.
+    #[error("{0} is not whole PEM ({reason}): convert it, or name another file", reason = why(.1))]
     NotPem(PathBuf, pem::Error),
+    /// A key that a passphrase keeps.
+    #[error(
+        "the private key in {0} is encrypted, and nobody is there to type its passphrase: take it \
+         off (openssl pkey -in OLD -out NEW)"
+    )]
+    Encrypted(PathBuf),
     /// There is none in it.
     #[error("no certificate is in {0}: name the file with the chain")]
     NoCertificate(PathBuf),
@@ -104,7 +110,9 @@ impl Certificate {
         let validity = parsed.validity();
         let (not_before_s, not_after_s) =
             (validity.not_before.timestamp(), validity.not_after.timestamp());
-        let private = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|error| match error {
+        let bytes = read(key)?;
+        let private = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+            _ if is_encrypted(&bytes) => LoadError::Encrypted(key.clone()),
             pem::Error::NoItemsFound => LoadError::NoKey(key.clone()),
             error => LoadError::NotPem(key.clone(), error),
         })?;
@@ -149,6 +157,26 @@ impl Certificate {
     }
 }
 
+/// What is wrong with PEM; the library shows the words of a section as numbers.
+fn why(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("no -----END {}-----", String::from_utf8_lossy(end_marker))
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            format!("its first line is {}", String::from_utf8_lossy(line))
+        }
+        error => error.to_string(),
+    }
+}
+
+/// Whether a key is one of PKCS #8 or of older kinds that a passphrase keeps.
+fn is_encrypted(pem: &[u8]) -> bool {
+    [&b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..], b"Proc-Type: 4,ENCRYPTED"]
+        .iter()
+        .any(|sign| pem.windows(sign.len()).any(|part| part == *sign))
+}
+
 /// Whether others than the owner and group of a key may read it.
 pub fn is_open_to_others(key: &Path) -> bool {
     fs::metadata(key).is_ok_and(|found| found.permissions().mode() & 0o007 != 0)
@@ -161,4 +189,46 @@ fn millis(seconds: i64) -> u64 {
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
     read_bounded(path, FILE_BYTES_MAX).map_err(|error| LoadError::Read(path.to_owned(), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::generate_simple_self_signed;
+
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_with_files_is_said_in_words() {
+        let dir = tempfile::tempdir().unwrap();
+        let made = generate_simple_self_signed(["a.example".to_owned()]).unwrap();
+        let (chain, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let load = |chain: &str, key: &str| {
+            let files =
+                CertificateFiles { chain: dir.path().join("a.pem"), key: dir.path().join("a.key") };
+            fs::write(&files.chain, chain).unwrap();
+            fs::write(&files.key, key).unwrap();
+            let error = Certificate::load(&files).err()?.to_string();
+            Some(error.replace(&format!("{}/", dir.path().display()), ""))
+        };
+        assert_eq!(load(&chain, &key), None);
+        let (half, _) = chain.split_at(chain.len() / 2);
+        assert_eq!(
+            load(half, &key).unwrap(),
+            "a.pem is not whole PEM (no -----END CERTIFICATE-----): convert it, or name another file"
+        );
+        for (first, then) in [
+            ("-----BEGIN ENCRYPTED PRIVATE KEY-----\n", ""),
+            (
+                "-----BEGIN EC PRIVATE KEY-----\n",
+                "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,0A\n\n",
+            ),
+        ] {
+            let end = first.replace("BEGIN", "END");
+            assert_eq!(
+                load(&chain, &format!("{first}{then}AAAA\n{end}")).unwrap(),
+                "the private key in a.key is encrypted, and nobody is there to type its passphrase: \
+                 take it off (openssl pkey -in OLD -out NEW)"
+            );
+        }
+    }
 }
