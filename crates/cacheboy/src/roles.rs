@@ -132,6 +132,8 @@ async fn begin(config: &HostConfig, sockets: Sockets, before: &mut Successor) ->
     if let Some(certificates) = context.certificates.clone() {
         let shown = certificates.clone();
         context.status.set("certificates", move || shown.status());
+        let shown = certificates.clone();
+        context.status.set("tls", move || shown.handshakes_status());
         let keeping = tokio::spawn(certificates.keep(context.shutdown.clone()));
         context.on_yield("certificates", async move {
             // It ends by itself, after what it was writing.

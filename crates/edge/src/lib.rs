@@ -29,6 +29,7 @@ mod answers;
 mod audience;
 mod check;
 mod complaints;
+mod connections;
 mod counters;
 mod deliver;
 mod early;

@@ -14,7 +14,6 @@ use model::time::utc;
 use rt::alive::Sign;
 use rt::follow::Following;
 use rt::listen;
-use rt::metrics::{Counter, Gauge, edge as metric};
 use rt::{Context, Metrics};
 use serve::disk::FsDisk;
 use serve::{BindError, Counters as Connections, Files, Limits, Listener};
@@ -25,7 +24,8 @@ use tokio::task::JoinSet;
 use crate::audience::Audience;
 use crate::check::Checks;
 use crate::complaints::Complaints;
-use crate::counters::{Counters, raise};
+use crate::connections::{self, ConnectionMetrics};
+use crate::counters::Counters;
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
@@ -181,9 +181,9 @@ impl Bound {
         context.status.set("edge", move || show(&status.0, &status.1, &addresses));
         let mut background = JoinSet::new();
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
-        let gauges = ConnectionGauges::new(&context.metrics);
+        let shown = ConnectionMetrics::new(&context.metrics, limits().connections_max);
         let sign = context.alive.begin("the second's work of the edge");
-        background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), gauges, sign));
+        background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), shown, sign));
         for listener in &listeners {
             if let Ok(address) = listener.address() {
                 let (tls, http3) = (listener.tls.is_some(), listener.quic.is_some());
@@ -239,7 +239,7 @@ async fn follow(edge: Arc<Edge>, mut node_map: Following, metrics: Metrics) {
 async fn each_second(
     edge: Arc<Edge>,
     connections: Arc<Connections>,
-    gauges: ConnectionGauges,
+    shown: ConnectionMetrics,
     sign: Sign,
 ) {
     let mut ticks = tokio::time::interval(FLUSH_EVERY);
@@ -247,7 +247,7 @@ async fn each_second(
     loop {
         ticks.tick().await;
         sign.give();
-        gauges.show(&connections);
+        shown.show(&connections);
         if !edge.is_handed_over() {
             probe::begin_due(&edge);
         }
@@ -265,70 +265,6 @@ fn sweep(edge: &Edge) {
     for project in edge.projects.load().by_name.values() {
         for (_, endpoint) in project.sources.iter() {
             endpoint.sweep(now);
-        }
-    }
-}
-
-struct ConnectionGauges {
-    http3: [Counter; 4],
-    open: Gauge,
-    accepted: Counter,
-    full: Counter,
-    broken_off: Counter,
-    malformed: Counter,
-    h2_connections: Counter,
-    h2_requests: Counter,
-    h2_resets: Counter,
-    h2_floods: Counter,
-}
-
-impl ConnectionGauges {
-    fn new(metrics: &Metrics) -> Self {
-        let most = metrics.gauge(&metric::CONNECTIONS_MAX, &[]);
-        most.set(i64::try_from(limits().connections_max).unwrap_or(i64::MAX));
-        Self {
-            http3: [
-                &metric::H3_CONNECTIONS,
-                &metric::H3_REQUESTS,
-                &metric::H3_RESETS,
-                &metric::H3_RETRIES,
-            ]
-            .map(|metric| metrics.counter(metric, &[])),
-            open: metrics.gauge(&metric::CONNECTIONS, &[]),
-            accepted: metrics.counter(&metric::ACCEPTED, &[]),
-            full: metrics.counter(&metric::CONNECTIONS_FULL, &[]),
-            broken_off: metrics.counter(&metric::BROKEN_OFF, &[]),
-            malformed: metrics.counter(&metric::MALFORMED, &[]),
-            h2_connections: metrics.counter(&metric::H2_CONNECTIONS, &[]),
-            h2_requests: metrics.counter(&metric::H2_REQUESTS, &[]),
-            h2_resets: metrics.counter(&metric::H2_RESETS, &[]),
-            h2_floods: metrics.counter(&metric::H2_FLOODS, &[]),
-        }
-    }
-
-    fn show(&self, connections: &Connections) {
-        let http3 = [
-            &connections.h3_connections,
-            &connections.h3_requests,
-            &connections.h3_resets,
-            &connections.h3_retries,
-        ];
-        for (counter, total) in self.http3.iter().zip(http3) {
-            raise(counter, total.load(Ordering::Relaxed));
-        }
-        let open = connections.open.load(Ordering::Relaxed);
-        self.open.set(i64::try_from(open).unwrap_or(i64::MAX));
-        for (counter, total) in [
-            (&self.accepted, &connections.accepted),
-            (&self.full, &connections.full),
-            (&self.broken_off, &connections.broken_off),
-            (&self.malformed, &connections.malformed),
-            (&self.h2_connections, &connections.h2_connections),
-            (&self.h2_requests, &connections.h2_requests),
-            (&self.h2_resets, &connections.h2_resets),
-            (&self.h2_floods, &connections.h2_floods),
-        ] {
-            raise(counter, total.load(Ordering::Relaxed));
         }
     }
 }
@@ -379,7 +315,7 @@ fn show(
         "draining": edge.shutdown.is_leaving(),
         "connections": connections.open.load(Ordering::Relaxed),
         "connections_max": limits().connections_max,
-        "connections_full": connections.full.load(Ordering::Relaxed),
+        "clients": connections::status(connections),
         "requests": results,
         "refused": refused,
         "sent_bytes": edge.counters.sent.get(),

@@ -1,7 +1,8 @@
 //! TLS towards clients: the host's certificates, chosen by the name that a client asks for.
 //!
 //! [`Certificates::load`] reads what `[[tls.certificate]]` names ([`load`] a file, [`names`] which
-//! one answers for which name); [`Certificates::server_config`] is what a listener speaks TLS with.
+//! one answers for which name); [`Certificates::server_config`] is what a listener speaks TLS with,
+//! and [`handshakes`] count what came of it.
 //! All configs of a host share the certificates and the keys of [`tickets`].
 //!
 //! Certificates are re-read when their files change ([`Certificates::keep`], by [`watch`]) and on
@@ -23,11 +24,13 @@ use rustls::sign::CertifiedKey;
 use crate::metrics::{Counter, Metrics, tls as metric};
 use crate::{Shutdown, clock};
 
+mod handshakes;
 mod load;
 mod names;
 mod tickets;
 mod watch;
 
+pub use handshakes::Handshakes;
 pub use load::{Certificate, CertificateFiles, LoadError, is_open_to_others};
 use names::ByName;
 pub use tickets::NoEntropy;
@@ -69,6 +72,7 @@ struct Shared {
     metrics: Metrics,
     reloads: [Counter; 2],
     unknown_names: Counter,
+    handshakes: Handshakes,
 }
 
 /// The certificates at one time.
@@ -104,6 +108,7 @@ impl Certificates {
             metrics: metrics.clone(),
             reloads: ["good", "failed"].map(|word| metrics.counter(&metric::RELOADS, &[word])),
             unknown_names: metrics.counter(&metric::UNKNOWN_NAMES, &[]),
+            handshakes: Handshakes::new(metrics),
         });
         shared.show_expiry(&[]);
         let provider = Arc::new(ring::default_provider());
@@ -149,6 +154,16 @@ impl Certificates {
             };
             watch = back;
         }
+    }
+
+    /// Where listeners count their handshakes.
+    pub fn handshakes(&self) -> &Handshakes {
+        &self.shared.handshakes
+    }
+
+    /// What `/status` shows of handshakes.
+    pub fn handshakes_status(&self) -> serde_json::Value {
+        self.shared.handshakes.status()
     }
 
     /// What `/status` shows: each certificate with its names and dates.

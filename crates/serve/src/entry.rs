@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
-use rustls::ServerConfig;
 use tokio::io::AsyncRead;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use crate::connection::{self, Wire};
+use crate::handshake::Tls;
 use crate::io::poll_read_some;
 use crate::server::{Counters, Handler, Limits};
-use crate::{Client, h2, handshake};
+use crate::{Client, h2};
 
 /// What every client of HTTP/2 sends first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -30,14 +30,14 @@ const H2: &[u8] = b"h2";
 /// Serves a connection over TLS to its end.
 pub(crate) async fn tls<H: Handler>(
     stream: TcpStream,
-    config: Arc<ServerConfig>,
+    tls: Tls,
     client: Client,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
     stopping: watch::Receiver<bool>,
 ) {
-    let Some(stream) = handshake::accept(stream, config, &limits, &counters).await else { return };
+    let Some(stream) = tls.accept(stream, &limits).await else { return };
     let first = Bytes::new();
     if stream.get_ref().1.alpn_protocol() == Some(H2) {
         h2::serve(stream, first, client, handler, limits, counters, stopping).await;

@@ -15,7 +15,8 @@
 //!   too many end the connection with GOAWAY ENHANCE_YOUR_CALM. SETTINGS and PING frames are answered one
 //!   by one; while the client does not take the answers it is not read from.
 //! - A client that takes nothing of what waits for it is given up as on HTTP/1.1, whether its
-//!   socket or its windows are full; a single response of which it takes nothing later.
+//!   socket or its windows are full. A single response of which it takes nothing, while it takes
+//!   others, is reset after the same time.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -36,7 +37,7 @@ use self::gather::Gather;
 use crate::Client;
 use crate::connection::Wire;
 use crate::priority::HELD_BYTES_MAX;
-use crate::server::{Counters, Handler, Limits};
+use crate::server::{Counters, Goaway, Handler, Limits};
 
 mod exchange;
 mod exchanges;
@@ -187,8 +188,8 @@ impl<S: Wire, H: Handler> Driver<S, H> {
                     let next = Instant::now().checked_add(limits.head_timeout);
                     tick.as_mut().reset(next.unwrap_or_else(Instant::now));
                     match self.look(&mut seen) {
-                        Look::Alive => {}
-                        Look::Idle => self.connection.graceful_shutdown(),
+                        Look::Alive => self.answering.turns.give_up_stalled(STALLED_LOOKS),
+                        Look::Idle => self.say_goodbye(Goaway::Idle),
                         Look::Gone => return false,
                         Look::Stalled => {
                             self.answering.counters.stalled.fetch_add(1, Relaxed);
@@ -198,10 +199,16 @@ impl<S: Wire, H: Handler> Driver<S, H> {
                 }
                 _ = stopping.wait_for(|stop| *stop), if !stops => {
                     stops = true;
-                    self.connection.graceful_shutdown();
+                    self.say_goodbye(Goaway::Leaving);
                 }
             }
         }
+    }
+
+    /// Tells the client to ask for nothing more here; what it has asked for is finished.
+    fn say_goodbye(&mut self, why: Goaway) {
+        self.connection.graceful_shutdown();
+        self.answering.counters.note_goaway(why);
     }
 
     /// Drives the connection as far as it goes.
@@ -249,9 +256,12 @@ impl<S: Wire, H: Handler> Driver<S, H> {
 /// Counts why a connection ended. Clients that go away are no event.
 fn note(counters: &Counters, error: &::h2::Error) {
     if error.is_library() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM) {
-        counters.h2_floods.fetch_add(1, Relaxed);
+        counters.note_goaway(Goaway::Flood);
     } else if error.is_library() {
+        counters.note_goaway(Goaway::Fault);
         counters.malformed.fetch_add(1, Relaxed);
+    } else if error.is_remote() && error.is_go_away() {
+        counters.note_goaway(Goaway::Client);
     }
     tracing::debug!(%error, "a connection ended early");
 }

@@ -1,8 +1,8 @@
 //! The TLS handshake of an accepted connection.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
+use rt::tls::{Certificates, Handshakes};
 use rustls::ServerConfig;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -10,26 +10,47 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::connection::Wire;
-use crate::server::{Counters, Limits};
+use crate::server::Limits;
 
-/// The stream inside, or nothing when the client fails or takes longer than it may for the head of
-/// a request.
-pub(crate) async fn accept(
-    stream: TcpStream,
+/// What a listener speaks TLS with.
+#[derive(Clone, Debug)]
+pub struct Tls {
     config: Arc<ServerConfig>,
-    limits: &Limits,
-    counters: &Counters,
-) -> Option<TlsStream<TcpStream>> {
-    let handshake = timeout(limits.head_timeout, TlsAcceptor::from(config).accept(stream)).await;
-    if let Ok(Ok(stream)) = handshake {
-        return Some(stream);
+    handshakes: Handshakes,
+}
+
+impl Tls {
+    /// With the certificates of the host; `alpn` are the protocols, the best first.
+    pub fn new(certificates: &Certificates, alpn: &[&[u8]]) -> Self {
+        let handshakes = certificates.handshakes().clone();
+        Self { config: certificates.server_config(alpn), handshakes }
     }
-    counters.handshakes_failed.fetch_add(1, Relaxed);
-    match handshake {
-        Ok(failed) => tracing::debug!(error = ?failed.err(), "a TLS handshake failed"),
-        Err(_) => tracing::debug!("a TLS handshake took too long"),
+
+    /// The stream inside, or nothing when the client fails or takes longer than it may for the head
+    /// of a request.
+    pub(crate) async fn accept(
+        self,
+        stream: TcpStream,
+        limits: &Limits,
+    ) -> Option<TlsStream<TcpStream>> {
+        let handshake = TlsAcceptor::from(self.config).accept(stream);
+        match timeout(limits.head_timeout, handshake).await {
+            Ok(Ok(stream)) => {
+                self.handshakes.note_done(stream.get_ref().1);
+                Some(stream)
+            }
+            Ok(Err(error)) => {
+                self.handshakes.note_failed(&error);
+                tracing::debug!(%error, "a TLS handshake failed");
+                None
+            }
+            Err(_) => {
+                self.handshakes.note_timeout();
+                tracing::debug!("a TLS handshake took too long");
+                None
+            }
+        }
     }
-    None
 }
 
 impl Wire for TlsStream<TcpStream> {

@@ -44,5 +44,6 @@ pub use body::{Body, BodyError, Piece, Source};
 pub use chunk::{Chunk, FileChunk};
 pub use file_range::{Elsewhere, FileRange};
 pub use files::Files;
+pub use handshake::Tls;
 pub use request::{Client, RequestBody};
-pub use server::{BindError, Counters, Handler, Limits, Listener, http};
+pub use server::{BindError, Counters, Goaway, Handler, Limits, Listener, http};

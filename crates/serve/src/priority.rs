@@ -110,17 +110,19 @@ enum State {
     Wants(Waker),
     /// Has its turn.
     Gives,
-    /// Waits for its client to make room.
-    Waits,
+    /// Waits for its client to make room, and how many looks it was seen so.
+    Waits { waker: Waker, looks: u32 },
+    /// Waited for too long.
+    GivenUp,
 }
 
 impl Entry {
     /// Whether those behind it wait for it.
     fn is_ahead(&self) -> bool {
         match self.state {
-            State::Quiet => false,
+            State::Quiet | State::GivenUp => false,
             State::Wants(_) | State::Gives => true,
-            State::Waits => self.held.load(Relaxed) > 0,
+            State::Waits { .. } => self.held.load(Relaxed) > 0,
         }
     }
 }
@@ -201,8 +203,22 @@ impl Turns {
 
     /// Whether a client has yet to take something, or to make room for it.
     pub(crate) fn owes(&self) -> bool {
-        let waits = |entry: &Entry| matches!(entry.state, State::Wants(_) | State::Waits);
+        let waits = |entry: &Entry| matches!(entry.state, State::Wants(_) | State::Waits { .. });
         self.held.load(Relaxed) > 0 || self.entries().all.iter().any(waits)
+    }
+
+    /// Gives up those of which the client took nothing for more than so many looks, with nothing
+    /// of them left to be written, and wakes them. To be called once a look.
+    pub(crate) fn give_up_stalled(&self, looks_max: u32) {
+        for entry in &mut self.entries().all {
+            let is_written = entry.held.load(Relaxed) == 0;
+            let State::Waits { waker, looks } = &mut entry.state else { continue };
+            *looks = if is_written { looks.saturating_add(1) } else { 0 };
+            if *looks > looks_max {
+                waker.wake_by_ref();
+                entry.state = State::GivenUp;
+            }
+        }
     }
 }
 
@@ -234,9 +250,17 @@ impl Turn {
         Poll::Pending
     }
 
-    /// Its client has to make room first.
-    pub(crate) fn waits(&self) {
-        self.set(State::Waits);
+    /// Its client has to make room first; whether that is worth waiting for still.
+    pub(crate) fn waits(&self, cx: &Context<'_>) -> bool {
+        let mut entries = self.turns.entries();
+        let Some(entry) = entries.get(self.id) else { return true };
+        let looks = match entry.state {
+            State::GivenUp => return false,
+            State::Waits { looks, .. } => looks,
+            _ => 0,
+        };
+        entry.state = State::Waits { waker: cx.waker().clone(), looks };
+        true
     }
 
     /// It has nothing to give for now.

@@ -13,13 +13,13 @@ use model::Now;
 use rt::clock;
 use rt::listen::{self, Listen, ListenError};
 use rt::{Phase, Shutdown};
-use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
 
 use crate::entry::{self, ALPN};
 use crate::h3::{Quic, QuicError};
+use crate::handshake::Tls;
 use crate::{Body, BodyError, Client, RequestBody, h3};
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
@@ -67,7 +67,7 @@ pub struct Listener {
     /// Sockets of one address, each accepted from for itself.
     pub sockets: Vec<TcpListener>,
     /// Speaks TLS first.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Tls>,
     /// HTTP/3 beside it.
     pub quic: Option<Quic>,
 }
@@ -114,7 +114,7 @@ impl Listener {
             (true, Some(certificates)) => Some(certificates),
             (true, None) => return Err(ListenError::NoCertificate { address }.into()),
         };
-        let tls = certificates.map(|certificates| certificates.server_config(&ALPN));
+        let tls = certificates.map(|certificates| Tls::new(certificates, &ALPN));
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
         let sockets = listen::tcp_shared(&context.sockets, listen, workers)?;
         let mut listener = Self { sockets, tls, quic: None };
@@ -153,7 +153,8 @@ pub struct Counters {
     pub malformed: AtomicU64,
     /// Connections closed because a request's head did not arrive in time.
     pub timeouts: AtomicU64,
-    /// Connections closed because the client took nothing of its response for too long.
+    /// Connections, and single responses in HTTP/2 and 3, ended because the client took nothing for
+    /// too long.
     pub stalled: AtomicU64,
     /// Of the connections, those in HTTP/2.
     pub h2_connections: AtomicU64,
@@ -161,8 +162,8 @@ pub struct Counters {
     pub h2_requests: AtomicU64,
     /// Responses in HTTP/2 that the client did not want to its end.
     pub h2_resets: AtomicU64,
-    /// Connections in HTTP/2 ended for frames that cost much and ask for nothing.
-    pub h2_floods: AtomicU64,
+    /// Connections in HTTP/2 that were told to end, by [`Goaway`].
+    h2_goaways: [AtomicU64; Goaway::ALL.len()],
     /// Of the connections, those in HTTP/3.
     pub h3_connections: AtomicU64,
     /// Of the requests, those in HTTP/3.
@@ -175,14 +176,45 @@ pub struct Counters {
     pub cut: AtomicU64,
     /// QUIC handshakes whose clients had to prove their address first.
     pub h3_retries: AtomicU64,
-    /// TLS handshakes that did not come to an end: failed, broken off, or too slow.
-    pub handshakes_failed: AtomicU64,
+    /// QUIC handshakes that did not come to an end: failed, broken off, or too slow.
+    pub h3_handshakes_failed: AtomicU64,
     /// A place under the limit of connections has become free.
     freed: Notify,
     /// Times that a listener had to wait for one.
     pub full: AtomicU64,
     full_said: Quiet,
     broken_off_said: Quiet,
+}
+
+/// Why an HTTP/2 connection was told to end (GOAWAY, RFC 9113 section 6.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goaway {
+    /// Nothing was asked for a while.
+    Idle,
+    /// The process takes no more requests.
+    Leaving,
+    /// The client sent frames that cost much and ask for nothing.
+    Flood,
+    /// The client broke the protocol.
+    Fault,
+    /// The client ended it for an error of its own finding.
+    Client,
+}
+
+impl Goaway {
+    /// Every one.
+    pub const ALL: [Self; 5] = [Self::Idle, Self::Leaving, Self::Flood, Self::Fault, Self::Client];
+
+    /// Its stable word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Leaving => "leaving",
+            Self::Flood => "flood",
+            Self::Fault => "fault",
+            Self::Client => "client",
+        }
+    }
 }
 
 /// Keeps a log line to one in [`QUIET_MS`].
@@ -219,6 +251,17 @@ impl Counters {
                 tracing::warn!(connections_max, more, "no connection is free: clients wait");
             }
             freed.await;
+        }
+    }
+
+    /// How many HTTP/2 connections were told to end for this.
+    pub fn goaways(&self, why: Goaway) -> u64 {
+        self.h2_goaways.get(why as usize).map_or(0, |count| count.load(Relaxed))
+    }
+
+    pub(crate) fn note_goaway(&self, why: Goaway) {
+        if let Some(count) = self.h2_goaways.get(why as usize) {
+            count.fetch_add(1, Relaxed);
         }
     }
 
@@ -282,7 +325,7 @@ pub async fn http<H: Handler>(
 
 /// What every connection of a socket needs.
 struct Entrance<H> {
-    tls: Option<Arc<ServerConfig>>,
+    tls: Option<Tls>,
     handler: Arc<H>,
     limits: Limits,
     counters: Arc<Counters>,
@@ -333,9 +376,9 @@ impl<H: Handler> Entrance<H> {
             match tls {
                 None => entry::plain(stream, client, handler, limits, counters, stopping).await,
                 // What TLS needs, a connection without it does not keep room for.
-                Some(config) => {
+                Some(tls) => {
                     let secure =
-                        entry::tls(stream, config, client, handler, limits, counters, stopping);
+                        entry::tls(stream, tls, client, handler, limits, counters, stopping);
                     Box::pin(secure).await;
                 }
             }

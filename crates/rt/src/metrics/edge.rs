@@ -23,10 +23,16 @@ super::metrics! {
         "Requests of clients in HTTP/2.";
     H2_RESETS: Counter "cacheboy_edge_http2_resets_total" []
         "Responses in HTTP/2 whose clients did not want all of them.";
-    H2_FLOODS: Counter "cacheboy_edge_http2_floods_total" []
-        "Connections in HTTP/2 ended (GOAWAY ENHANCE_YOUR_CALM) for frames that cost much and ask for nothing.";
+    H2_GOAWAYS: Counter "cacheboy_edge_http2_goaways_total" ["reason"]
+        "Connections in HTTP/2 that were told to end (GOAWAY), by reason (idle, leaving, flood, fault, client).";
     MALFORMED: Counter "cacheboy_edge_connections_malformed_total" []
         "Connections closed for a request that is not HTTP or too large.";
+    TIMEOUTS: Counter "cacheboy_edge_connections_timed_out_total" []
+        "Connections closed because the head of a request did not come in time.";
+    STALLED: Counter "cacheboy_edge_responses_stalled_total" []
+        "Connections, and single responses in HTTP/2 and HTTP/3, ended because their clients took nothing for too long.";
+    CUT: Counter "cacheboy_edge_connections_cut_total" []
+        "Connections cut at the end of the process because their time was over.";
     H3_CONNECTIONS: Counter "cacheboy_edge_http3_connections_total" []
         "Connections of clients in HTTP/3.";
     H3_REQUESTS: Counter "cacheboy_edge_http3_requests_total" []
@@ -35,6 +41,8 @@ super::metrics! {
         "Requests in HTTP/3 that clients took back before they had all of the answer.";
     H3_RETRIES: Counter "cacheboy_edge_http3_retries_total" []
         "Handshakes in HTTP/3 whose clients had to prove their address first, because many were open.";
+    H3_HANDSHAKES_FAILED: Counter "cacheboy_edge_http3_handshakes_failed_total" []
+        "Handshakes in HTTP/3 that failed, were broken off or took too long.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]
         "Requests to masters and parents.";
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]

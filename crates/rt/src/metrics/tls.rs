@@ -5,6 +5,10 @@ super::metrics! {
         "Unix time when a certificate expires, by its first name (0: no longer in use).";
     RELOADS: Counter "cacheboy_host_tls_certificate_reloads_total" ["result"]
         "Times that certificates were read again, by result (good, failed: the old ones stay).";
+    HANDSHAKES: Counter "cacheboy_host_tls_handshakes_total" ["result"]
+        "TLS handshakes over TCP, by result (ok, failed, timeout, unknown-name).";
+    SESSIONS: Counter "cacheboy_host_tls_sessions_total" ["version", "resumed"]
+        "TLS handshakes over TCP that came to their end, by version (1.2, 1.3) and whether the client resumed (yes, no).";
     UNKNOWN_NAMES: Counter "cacheboy_host_tls_unknown_names_total" []
         "Clients that asked for a name that no certificate has.";
 }

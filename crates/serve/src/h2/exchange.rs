@@ -33,6 +33,8 @@ pub(crate) struct Answering<H> {
 enum Broken {
     /// By the client: it reset the stream, or the connection has ended.
     Gone,
+    /// The client takes nothing of this response.
+    Stalled,
     /// The body cannot go on.
     Body(BodyError),
 }
@@ -85,6 +87,10 @@ impl<H: Handler> Answering<H> {
             Ok(()) => {}
             Err(Broken::Gone) => {
                 self.counters.h2_resets.fetch_add(1, Relaxed);
+            }
+            Err(Broken::Stalled) => {
+                stream.send_reset(Reason::CANCEL);
+                self.counters.stalled.fetch_add(1, Relaxed);
             }
             Err(Broken::Body(error)) => {
                 // Never END_STREAM: half a body must not look like a whole one.
@@ -185,7 +191,9 @@ fn poll_room(
         *waited = true;
         stream.reserve_capacity(wanted.min(PART_BYTES_NARROW));
     }
-    turn.waits();
+    if !turn.waits(cx) {
+        return Poll::Ready(Err(Broken::Stalled));
+    }
     or_reset(Poll::Pending, stream, cx)
 }
 

@@ -48,6 +48,7 @@ struct Wired {
     ended: Vec<u32>,
 }
 
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const WINDOW_UPDATE: u8 = 8;
 
@@ -64,6 +65,11 @@ fn field(name: &str, value: &str) -> Vec<u8> {
 impl Wired {
     /// A connection of a client that gives this window to each stream, and `connection` in all.
     async fn new(window: u32, connection: u32) -> Self {
+        Self::within(Limits::default(), window, connection).await
+    }
+
+    /// The same on a listener with these limits.
+    async fn within(limits: Limits, window: u32, connection: u32) -> Self {
         let (mut stream, server) = tokio::io::duplex(WIRE);
         let (given, counters) = (Given::default(), Arc::<Counters>::default());
         let (stop, stopping) = watch::channel(false);
@@ -71,7 +77,7 @@ impl Wired {
         let (handler, count) = (Arc::new(given.clone()), Arc::clone(&counters));
         let first = Bytes::from_static(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         tokio::spawn(async move {
-            serve(server, first, peer, handler, Limits::default(), count, stopping).await;
+            serve(server, first, peer, handler, limits, count, stopping).await;
             drop(stop);
         });
         let window = [&[0, 4][..], &window.to_be_bytes()].concat();
@@ -238,6 +244,29 @@ async fn a_client_that_stops_reading_stops_every_source() {
         assert!(pieces <= most as u64, "{window}: {pieces}");
         assert_eq!(client.counters.h2_requests.load(Relaxed), u64::from(STREAMS_MAX));
     }
+}
+
+/// While it takes others.
+#[tokio::test]
+async fn a_response_of_which_the_client_takes_nothing_is_reset_alone() {
+    let limits = Limits { head_timeout: Duration::from_millis(20), ..Limits::default() };
+    let mut client = Wired::within(limits, 0, WIDE).await;
+    client.ask(1, "/endless", None).await;
+    client.ask(3, "/endless", None).await;
+    let reset = loop {
+        client.widen(3, 1000).await;
+        let (kind, stream, _) = client.next().await;
+        if kind == RST_STREAM {
+            break stream;
+        }
+    };
+    assert_eq!((reset, client.of(1)), (1, 0));
+    client.widen(3, 100_000).await;
+    client.take(100_000).await;
+    assert_eq!(client.counters.stalled.load(Relaxed), 1);
+    // With the other one the whole connection stalls.
+    while client.stream.read_u8().await.is_ok() {}
+    assert_eq!(client.counters.stalled.load(Relaxed), 2);
 }
 
 #[tokio::test]

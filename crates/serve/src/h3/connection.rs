@@ -44,12 +44,12 @@ pub(super) async fn serve<H: Handler>(
     let connection = match timeout(limits.head_timeout, connecting).await {
         Ok(Ok(connection)) => connection,
         Ok(Err(error)) => {
-            counters.handshakes_failed.fetch_add(1, Relaxed);
+            counters.h3_handshakes_failed.fetch_add(1, Relaxed);
             tracing::debug!(%error, "a QUIC handshake failed");
             return;
         }
         Err(_) => {
-            counters.handshakes_failed.fetch_add(1, Relaxed);
+            counters.h3_handshakes_failed.fetch_add(1, Relaxed);
             return;
         }
     };
