@@ -59,7 +59,9 @@ impl Signals {
         };
         tokio::select! {
             () = hurry => {}
-            () = patience_is_over(&shutdown) => {}
+            () = patience_is_over(&shutdown) => {
+                tracing::warn!("what still runs has had its time: it is cut");
+            }
         }
         shutdown.cut();
     }
@@ -88,6 +90,8 @@ impl Signals {
         let shutdown = shutdown.clone();
         tokio::spawn(async move {
             tokio::time::sleep(pace.notice).await;
+            let at_most_s = pace.deadline.as_secs();
+            tracing::info!(at_most_s, "no connections are taken any more: what runs is finished");
             shutdown.drain(pace.deadline);
         });
     }

@@ -4,7 +4,7 @@ super::metrics! {
     REQUESTS: Counter "cacheboy_edge_requests_total" ["result"]
         "Requests of clients, by result (hit, partial, miss, revalidated, stale, pass, negative, absent, error, refused, health).";
     REFUSED: Counter "cacheboy_edge_refused_total" ["reason"]
-        "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, broken-content, only-if-cached).";
+        "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, unknown-coding, broken-content, only-if-cached).";
     SENT: Counter "cacheboy_edge_sent_bytes_total" []
         "Body bytes handed to clients.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []
