@@ -48,7 +48,7 @@ impl Drop for Browser {
 
 /// What the page says in a browser that is given these words besides.
 fn said(network: &Network, collector: &TcpListener, more: &[String]) -> Vec<String> {
-    let profile = network.folder(more[0].trim_matches('-'));
+    let profile = network.folder(more[0].trim_matches('-').split('=').next().unwrap());
     let mut chromium = Command::new("chromium");
     chromium.args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]);
     chromium.args(["--disable-background-networking", "--disable-component-update"]);
@@ -98,4 +98,6 @@ fn chromium_fetches_whole_files_and_parts() {
     put(&network, "page.html", page.as_bytes());
 
     assert_eq!(said(&network, &collector, &["--disable-quic".to_owned()]), due("h2"));
+    let forced = format!("--origin-to-force-quic-on={}", network.tls_edge(0));
+    assert_eq!(said(&network, &collector, &[forced]), due("h3"));
 }

@@ -46,7 +46,7 @@ async fn every_byte_of_mixed_requests_is_right() {
     let network = Network::start("127.80.8", "");
     let mixed = Mixed {
         edge: edge(&network),
-        ways: vec![Way::H1, Way::H1Pipelined, Way::Https, Way::H2c, Way::H2],
+        ways: vec![Way::H1, Way::H1Pipelined, Way::Https, Way::H2c, Way::H2, Way::H3],
         requests: 1_500,
         clients: 20,
         large_mib: 8,

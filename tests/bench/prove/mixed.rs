@@ -31,7 +31,12 @@ pub(crate) struct Mixed {
     #[command(flatten)]
     pub(crate) edge: Edge,
     /// How to ask, one way after the other
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "h1,h1-pipelined,https,h2c,h2")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "h1,h1-pipelined,https,h2c,h2,h3"
+    )]
     pub(crate) ways: Vec<Way>,
     /// Requests of each way
     #[arg(short = 'n', long, default_value_t = 100_000)]
