@@ -4,21 +4,29 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use config::HostConfig;
 use model::time::utc;
 use nodemap::Finding;
+use rt::file::{Lock, LockError};
 use rt::handover::{Handed, Predecessor, Sockets, Successor};
 use rt::metrics::host as metric;
 use rt::signals::{Pace, Signals};
-use rt::tls::{Certificate, Certificates};
-use rt::{Context, Phase, Shutdown, admin, listen, notify};
+use rt::tls::Certificates;
+use rt::{Context, Phase, Shutdown, admin, notify};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::{JoinError, JoinSet};
 
 use crate::cli::RoleArgs;
+
+mod ready;
+
+/// How often a successor tries to lock `state_dir`, and after what time each.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// Which roles to play.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,20 +119,15 @@ fn pace(config: &HostConfig) -> Pace {
 /// What all roles stand on: sockets, what is on disk, certificates, the admin listener.
 async fn begin(config: &HostConfig, sockets: Sockets, before: &mut Successor) -> Result<Context> {
     let files = sys::limits::raise_open_files().context("cannot raise the limit of open files")?;
-    if before.predecessor().is_some() {
-        // What can be seen before the predecessor lets go of anything.
-        for files in &config.certificates {
-            Certificate::load(files).context("TLS cannot be spoken")?;
-        }
-        bind_all(config, &sockets)?;
+    let is_successor = before.predecessor().is_some();
+    if is_successor {
+        ready::look(config, &sockets)?;
         sockets.put_back();
         before.take_over().await.context("what is on disk is not handed over")?;
     }
     let state_dir = config.host.state_dir.clone();
-    std::fs::create_dir_all(&state_dir).with_context(|| {
-        format!("cannot make state_dir {}: is its parent writable?", state_dir.display())
-    })?;
-    let own = rt::file::lock_folder(&state_dir).context("state_dir cannot be used")?;
+    make_state_dir(&state_dir)?;
+    let own = lock(&state_dir, is_successor).await.context("state_dir cannot be used")?;
     let mut context = Context::new(config.host.name.clone(), state_dir);
     context.sockets = sockets;
     context.certificates = certificates(config, &context).context("TLS cannot be spoken")?;
@@ -148,17 +151,21 @@ async fn begin(config: &HostConfig, sockets: Sockets, before: &mut Successor) ->
     Ok(context)
 }
 
-/// Binds the TCP addresses of all roles.
-fn bind_all(config: &HostConfig, sockets: &Sockets) -> Result<()> {
-    let workers = tokio::runtime::Handle::current().metrics().num_workers();
-    for listen in config.http_listeners() {
-        listen::tcp_shared(sockets, listen, workers)?;
+fn make_state_dir(path: &Path) -> Result<()> {
+    std::fs::create_dir_all(path).with_context(|| {
+        format!("cannot make state_dir {}: is its parent writable?", path.display())
+    })
+}
+
+/// Locks `state_dir`. A predecessor that was killed may not have lost it yet when that is seen.
+async fn lock(state_dir: &Path, is_successor: bool) -> Result<Lock, LockError> {
+    for _ in 0..if is_successor { LOCK_TRIES } else { 0 } {
+        match rt::file::lock_folder(state_dir) {
+            Err(LockError::InUse { .. }) => tokio::time::sleep(LOCK_PAUSE).await,
+            result => return result,
+        }
     }
-    let of_dns = config.dns.iter().flat_map(|dns| &dns.listen);
-    for address in config.health.iter().flat_map(|health| &health.listen).chain(of_dns) {
-        listen::tcp(sockets, *address)?;
-    }
-    Ok(())
+    rt::file::lock_folder(state_dir)
 }
 
 /// The process itself in `/status`.

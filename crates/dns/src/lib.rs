@@ -203,7 +203,8 @@ impl Drop for Ending {
     }
 }
 
-fn udp_threads(configured: Option<u32>) -> usize {
+/// Threads, and sockets, of each address.
+pub fn udp_threads(configured: Option<u32>) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     match configured.and_then(|n| usize::try_from(n).ok()) {
         Some(n) => n.max(1),

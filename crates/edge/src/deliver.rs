@@ -135,15 +135,7 @@ fn at_once(edge: &Arc<Edge>, object: &Arc<Object>, pieces: &[http_cache::Piece])
 /// blocks that are looked at again, and from the successor. Its bytes are counted already.
 pub(crate) fn rest(edge: &Arc<Edge>, object: &Arc<Object>, range: Range<u64>) -> Body {
     let length = range.end.saturating_sub(range.start);
-    let delivery = Delivery {
-        edge: Arc::clone(edge),
-        object: Arc::clone(object),
-        pieces: [http_cache::Piece::Content(range)].into(),
-        reader: None,
-        past: None,
-        reading: None,
-        sent: None,
-    };
+    let delivery = Delivery { sent: None, ..Delivery::of(edge, object, range) };
     Body::stream(delivery, Some(length))
 }
 
@@ -183,7 +175,8 @@ fn first_missing(object: &Object, plan: &Plan) -> Option<Range<u32>> {
 
 /// A body in delivery. Asked for its next piece only when the client has room for it; what it
 /// waits for is filled whether it asks or not.
-struct Delivery {
+#[derive(Debug)]
+pub(crate) struct Delivery {
     edge: Arc<Edge>,
     object: Arc<Object>,
     pieces: VecDeque<http_cache::Piece>,
@@ -233,6 +226,19 @@ impl Source for Delivery {
 }
 
 impl Delivery {
+    /// Of one range.
+    pub(crate) fn of(edge: &Arc<Edge>, object: &Arc<Object>, range: Range<u64>) -> Self {
+        Self {
+            edge: Arc::clone(edge),
+            object: Arc::clone(object),
+            pieces: [http_cache::Piece::Content(range)].into(),
+            reader: None,
+            past: None,
+            reading: None,
+            sent: Some(edge.counters.sent.clone()),
+        }
+    }
+
     /// The next bytes of `range`, and how many they are: from the store, or past it when that takes
     /// no more.
     async fn content(&mut self, range: Range<u64>) -> Result<(Piece, u64), Failure> {

@@ -18,31 +18,67 @@
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::ArcSwapOption;
-use fill::MasterId;
+use fill::{Failure, MasterId};
+use model::Now;
 use rt::shutdown::Phase;
-use rt::{Context, Shutdown};
+use rt::{Context, Shutdown, clock};
 use serve::{Body, Elsewhere};
 
 use crate::deliver;
 use crate::project::Project;
 use crate::state::{Edge, Object};
 
+/// How long a successor that did not answer is not asked, milliseconds; then one request tries.
+const SILENT_MS: u64 = 30_000;
+
 /// Where the successor takes requests of this process; nothing while the stores are here.
 #[derive(Debug, Default)]
-pub(crate) struct Successor(ArcSwapOption<SocketAddr>);
+pub(crate) struct Successor {
+    address: ArcSwapOption<SocketAddr>,
+    /// It did not answer: not asked before this time, monotonic nanoseconds. 0: it answers.
+    silent_until_ns: AtomicU64,
+}
+
+impl Successor {
+    /// Whether to ask it now. Once its time is over, one request finds out for all.
+    fn is_to_be_asked(&self, now: Now) -> bool {
+        let until = self.silent_until_ns.load(Relaxed);
+        let again = now.plus_ms(SILENT_MS).mono_ns;
+        until == 0
+            || until <= now.mono_ns
+                && self.silent_until_ns.compare_exchange(until, again, Relaxed, Relaxed).is_ok()
+    }
+}
 
 impl Edge {
     /// Whether the stores are given away, or about to be.
     pub(crate) fn is_handed_over(&self) -> bool {
-        self.successor.0.load().is_some()
+        self.successor.address.load().is_some()
     }
 
-    /// The successor as a source of a project's content, once there is one.
+    /// The successor as a source of a project's content, while there is one that answers.
     pub(crate) fn successor(&self, project: &Project) -> Option<MasterId> {
-        let address = self.successor.0.load();
-        address.as_ref().and_then(|address| project.successor(**address))
+        let address = self.successor.address.load();
+        let address = address.as_ref().filter(|_| !self.shutdown.is_alone())?;
+        let source = project.successor(**address)?;
+        self.successor.is_to_be_asked(clock::now()).then_some(source)
+    }
+
+    /// What became of asking it: one that is silent is not asked for a while.
+    pub(crate) fn note_successor<T>(&self, asked: &Result<T, Failure>) {
+        if self.shutdown.is_alone() {
+            // That one is gone; the next may answer well.
+            return;
+        }
+        let is_silent = matches!(
+            asked,
+            Err(Failure::Connect | Failure::ConnectTimeout | Failure::FirstByteTimeout)
+        );
+        let until_ns = if is_silent { clock::now().plus_ms(SILENT_MS).mono_ns } else { 0 };
+        self.successor.silent_until_ns.store(until_ns, Relaxed);
     }
 }
 
@@ -64,7 +100,7 @@ pub(crate) fn register(
 
 /// Makes everything durable, unlocks the stores and writes nothing from then on.
 async fn hand_over(edge: Arc<Edge>, address: SocketAddr) {
-    edge.successor.0.store(Some(Arc::new(address)));
+    edge.successor.address.store(Some(Arc::new(address)));
     edge.groups.end_all();
     let giving = tokio::task::spawn_blocking(move || {
         edge.stores.hand_over();

@@ -67,6 +67,6 @@ mod upstream;
 mod variants;
 
 pub use params::{Params, StoreParams, Timeouts};
-pub use shell::{Bound, Error, bind, bind_on};
+pub use shell::{Bound, Error, bind, bind_on, look};
 pub use stores::StoresError;
 pub use upstream::tls::CaError;

@@ -43,7 +43,11 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
         tried.push(master);
         let headers = pass_request(&asked.headers, &edge.me);
         let call = Call::new(project, master, method, &request.target, headers);
-        match edge.upstream.ask(call).await {
+        let answer = edge.upstream.ask(call).await;
+        if successor.is_some() {
+            edge.note_successor(&answer);
+        }
+        match answer {
             Ok(answer) => {
                 let status = answer.parts.status;
                 // The successor has asked others already.
@@ -81,11 +85,16 @@ pub(crate) async fn pass_method(
     let headers = pass_request(&parts.headers, &edge.me);
     let object = Key(key(&project.name, target));
     let chosen = || project.sources.choose(clock::now(), &object, None, &[]);
-    let master = edge.successor(project).or_else(|| chosen().map(|choice| choice.master));
+    let successor = edge.successor(project);
+    let master = successor.or_else(|| chosen().map(|choice| choice.master));
     let master = master.unwrap_or(MasterId::MAX);
     let call = Call::new(project, master, &parts.method, target, headers);
     let body = Some(body.boxed());
-    match edge.upstream.ask(Call { body, ..call }).await {
+    let answer = edge.upstream.ask(Call { body, ..call }).await;
+    if successor.is_some() {
+        edge.note_successor(&answer);
+    }
+    match answer {
         Ok(answer) => {
             note(project, &answer);
             let (status, fields) = (answer.parts.status, &answer.parts.headers);

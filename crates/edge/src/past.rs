@@ -66,7 +66,12 @@ impl Past {
                 },
                 None => {
                     let master = self.master()?;
-                    match pour::ask(&self.filling, master, &range, Urgency::Blocked).await {
+                    let asked = pour::ask(&self.filling, master, &range, Urgency::Blocked).await;
+                    let sources = &self.filling.object.project.sources;
+                    if sources.get(master).is_some_and(|source| source.is_successor()) {
+                        self.filling.edge.note_successor(&asked);
+                    }
+                    match asked {
                         Ok((body, at)) => {
                             let (ready, body) = (VecDeque::new(), Lent::new(body));
                             self.coming = Some(Rest { at, ready, body, master });

@@ -81,6 +81,16 @@ pub struct Bound {
     context: Context,
 }
 
+/// Looks whether [`bind`] would refuse, addresses aside, while another process may be at work with the
+/// same parameters. Blocks.
+///
+/// # Errors
+/// As `bind` has them.
+pub fn look(params: &Params) -> Result<(), Error> {
+    Tls::new(params.upstream_ca.as_deref())?;
+    Ok(Stores::look(&params.stores)?)
+}
+
 /// Opens the stores and binds the sockets.
 pub async fn bind(params: Params, node_map: Following, context: Context) -> Result<Bound, Error> {
     bind_on(|folder| Arc::new(FsDisk::new(folder)), params, node_map, context).await
@@ -117,7 +127,11 @@ pub async fn bind_on(
         projects: ArcSwap::default(),
         stores,
         successor: Successor::default(),
-        upstream: Upstream::new(params.timeouts, Tls::new(params.upstream_ca.as_deref())?),
+        upstream: Upstream::new(
+            params.timeouts,
+            Tls::new(params.upstream_ca.as_deref())?,
+            context.shutdown.clone(),
+        ),
         memos: Memos::default(),
         purges,
         flights: Flights::default(),

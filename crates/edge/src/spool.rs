@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 use tokio::task::JoinHandle;
 
+use crate::deliver::Delivery;
 use crate::project::Project;
 use crate::state::{BufferPermit, Edge, Object};
 use crate::upstream::{Lent, Reading};
@@ -87,8 +88,14 @@ pub(crate) fn begin(
 ) -> (Tail, JoinHandle<End>) {
     let state = State { bytes: Vec::new(), permit: Some(permit), length: 0, end: None };
     let spool = Arc::new(Spool { state: Mutex::new(state), changed: Notify::new() });
-    let tail =
-        Tail { spool: Arc::clone(&spool), at: 0, rest: None, sent: edge.counters.sent.clone() };
+    let tail = Tail {
+        edge: Arc::clone(edge),
+        spool: Arc::clone(&spool),
+        at: 0,
+        rest: None,
+        stored: None,
+        sent: edge.counters.sent.clone(),
+    };
     let gathering = tokio::spawn(gather(Arc::clone(edge), spool, draft, body));
     (tail, gathering)
 }
@@ -194,17 +201,23 @@ impl Spool {
 /// The body of an answer that is being gathered, for the one who asked.
 #[derive(Debug)]
 pub(crate) struct Tail {
+    edge: Arc<Edge>,
     spool: Arc<Spool>,
     /// Bytes it has.
     at: usize,
     /// Where it goes on.
     rest: Option<Lent>,
+    /// The same when all of it is in the store.
+    stored: Option<Box<Delivery>>,
     sent: Counter,
 }
 
 impl Source for Tail {
     async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
         loop {
+            if let Some(stored) = &mut self.stored {
+                return stored.next().await;
+            }
             if let Some(rest) = &mut self.rest {
                 return match rest.next().await {
                     Ok(data) => data.map(|data| Ok(self.counted(data))),
@@ -228,8 +241,10 @@ impl Source for Tail {
                 match &mut state.end {
                     None => {}
                     Some(Handed::Stored(object)) if self.at < length => {
-                        let object = Arc::clone(object);
-                        return Some(self.stored(&object, length));
+                        let range = place(self.at)..place(length);
+                        let delivery = Delivery::of(&self.edge, object, range);
+                        self.stored = Some(Box::new(delivery));
+                        continue;
                     }
                     Some(Handed::Over | Handed::Stored(_)) => return None,
                     Some(Handed::Rest(reading)) => {
@@ -247,19 +262,13 @@ impl Source for Tail {
 }
 
 impl Tail {
-    /// What is left, from the store.
-    fn stored(&mut self, object: &Object, length: usize) -> Result<Piece, BodyError> {
-        let left = length.saturating_sub(self.at);
-        let from = u64::try_from(self.at).unwrap_or(u64::MAX);
-        let extent = object.rep.extent(from, u64::try_from(left).unwrap_or(u64::MAX));
-        let extent = extent.ok_or_else(|| BodyError::source(Failure::Disk))?;
-        self.at = self.at.saturating_add(usize::try_from(extent.len).unwrap_or(left));
-        self.sent.inc_by(extent.len);
-        Ok(Piece::File(extent.into()))
-    }
-
     fn counted(&self, data: Bytes) -> Piece {
         self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
         Piece::Bytes(data)
     }
+}
+
+/// A place in memory as one in the representation.
+fn place(at: usize) -> u64 {
+    u64::try_from(at).unwrap_or(u64::MAX)
 }

@@ -15,6 +15,7 @@ use model::ByteCount;
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
 use serve::Files;
+use serve::disk::FsDisk;
 use store::{Key, Store};
 
 use crate::counters::raise;
@@ -86,6 +87,18 @@ pub enum StoresError {
 }
 
 impl Stores {
+    /// Looks whether [`Self::open`] would refuse, touching nothing. Blocks.
+    pub(crate) fn look(params: &[StoreParams]) -> Result<(), StoresError> {
+        params.iter().try_for_each(|StoreParams { path, .. }| {
+            match Store::look(&FsDisk::new(path)) {
+                Err(source) if !is_of_the_disk(&source) => {
+                    Err(StoresError::Open { path: path.clone(), source })
+                }
+                _ => Ok(()),
+            }
+        })
+    }
+
     /// Opens all; blocks while each recovers what it holds. One whose disk fails is dropped.
     pub(crate) fn open(
         params: &[StoreParams],

@@ -33,7 +33,7 @@ use http_cache::status::CACHE_STATUS;
 use http_cache::{Reply, Target, elements};
 use hyper::body::Incoming;
 use model::Now;
-use rt::clock;
+use rt::{Shutdown, clock};
 
 use crate::params::Timeouts;
 use crate::project::Project;
@@ -111,11 +111,12 @@ struct Place {
 pub(crate) struct Upstream {
     tls: Arc<Tls>,
     timeouts: Timeouts,
+    shutdown: Shutdown,
 }
 
 impl Upstream {
-    pub(crate) fn new(timeouts: Timeouts, tls: Tls) -> Self {
-        Self { tls: Arc::new(tls), timeouts }
+    pub(crate) fn new(timeouts: Timeouts, tls: Tls, shutdown: Shutdown) -> Self {
+        Self { tls: Arc::new(tls), timeouts, shutdown }
     }
 
     /// How long a client waits for a revalidation before it gets what is held, where that is
@@ -148,6 +149,10 @@ impl Upstream {
         let mut answer = tokio::select! {
             answer = sending => answer,
             why = too_late => return Err(why),
+            // It has died, and its listener waits for the next one.
+            () = self.shutdown.alone(), if place.endpoint.is_successor() => {
+                return Err(Failure::Connect);
+            }
         };
         if repeatable && answer.as_ref().is_err_and(|e| !e.is_parse()) {
             // It was being closed, as one may be at any time.

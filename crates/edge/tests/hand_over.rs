@@ -9,9 +9,11 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use support::edge::{Edge, HOST};
+use support::edge::{Edge, HOST, node_map};
 use support::origin::{Item, Origin};
 use support::{BLOCK, assert_same, client, content};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
 /// More than the sockets of a client that does not read take.
@@ -180,7 +182,72 @@ async fn without_a_successor_masters_are_asked() {
     first.hand_over().await;
     assert_same(&running.reply().await.body, &body);
     assert_eq!(master.asked().len(), 1, "it has all that this one wants");
-    assert_same(&first.get("/a", &[]).await.body, &body);
-    assert_eq!(master.asked().len(), 2);
+    for asked in 2..4 {
+        assert_same(&first.get("/a", &[]).await.body, &body);
+        assert_eq!(master.asked().len(), asked);
+    }
+    assert_eq!(asked_successor(&first), 1, "that it is silent is known from then on");
     first.stop().await;
+}
+
+/// How often an edge has asked its successor.
+fn asked_successor(edge: &Edge) -> u64 {
+    let name = "cacheboy_edge_upstream_requests_total{master=\"successor\",project=\"videolan\"} ";
+    let metrics = edge.metrics();
+    metrics.lines().find_map(|line| line.strip_prefix(name)).map_or(0, |n| n.parse().unwrap())
+}
+
+/// The listener stays open for the next successor, so that no connection says that one has died.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_successor_that_has_died_is_not_waited_for() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(7, 1000);
+    master.put("/a", Item::new(body.clone(), "a1"));
+    let first = Edge::start(dir.path(), &[&master]).await;
+    first.hand_over().await;
+    let waiting = first.send("/a", &[]).await;
+    while asked_successor(&first) == 0 {
+        tokio::task::yield_now().await;
+    }
+    first.shutdown().lose_successor();
+    assert_same(&waiting.reply().await.body, &body);
+    let failed = "{kind=\"connect\",master=\"successor\",project=\"videolan\"} 1";
+    assert!(first.metrics().contains(failed), "{}", first.metrics());
+    assert_same(&first.get("/a", &[]).await.body, &body);
+    assert_eq!((master.asked().len(), asked_successor(&first)), (2, 1));
+
+    // The next one has begun.
+    first.shutdown().give_up();
+    let second = first.succeeded(dir.path()).await;
+    assert_same(&first.get("/a", &[]).await.body, &body);
+    assert_eq!(asked_successor(&first), 2);
+    first.stop().await;
+    second.stop().await;
+}
+
+/// An answer of unknown length is stored once it is whole, when its client may be far behind.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_of_unknown_length_goes_on_from_the_store_of_the_successor() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(8, LENGTH);
+    let head = "HTTP/1.1 200 OK\r\nETag: \"a1\"\r\nCache-Control: max-age=3600\r\n\r\n";
+    let raw = [head.as_bytes(), &body].concat();
+    master.put("/a", Item { raw: [raw].into(), ..Item::new(body.clone(), "a1") });
+    let map = node_map(1, &[master.address]);
+    let first = Edge::with_blocks(dir.path(), map, 32 << 20).await;
+    // In HTTP/1.0 such a body goes to the end of its connection.
+    let mut running = TcpStream::connect(first.address).await.unwrap();
+    let request = format!("GET /a HTTP/1.0\r\nHost: {HOST}\r\n\r\n");
+    running.write_all(request.as_bytes()).await.unwrap();
+    let mut reply = vec![running.read_u8().await.unwrap()];
+    // Who comes now waits until it is stored.
+    assert_same(&first.range("/a", 5, 9).await.body, &body[5..10]);
+    first.hand_over().await;
+    let second = first.succeeded(dir.path()).await;
+    running.read_to_end(&mut reply).await.unwrap();
+    let head = reply.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4;
+    assert_same(&reply[head..], &body);
+    assert_eq!(master.asked().len(), 1);
+    first.stop().await;
+    second.stop().await;
 }

@@ -133,15 +133,24 @@ pub fn start(listen: AdminListen, context: &Context) -> Result<(), AdminError> {
     let Context { metrics, status, shutdown, sockets, .. } = context.clone();
     let listener = match listen {
         AdminListen::Tcp(address) => Listener::Tcp(listen::tcp(&sockets, address)?),
-        AdminListen::Unix(path) => match unix(&sockets, &path) {
-            Ok(listener) => Listener::Unix(listener, path, shutdown.clone()),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                return Err(AdminError::UnixInUse(path));
-            }
-            Err(source) => return Err(AdminError::Unix(path, source)),
-        },
+        AdminListen::Unix(path) => {
+            let listener = unix(&sockets, &path)?;
+            Listener::Unix(listener, path, shutdown.clone())
+        }
     };
     tokio::spawn(async move { serve(listener, metrics, status, shutdown).await });
+    Ok(())
+}
+
+/// Binds the address in `sockets`, to be taken from there. Needs a tokio runtime.
+///
+/// # Errors
+/// When it cannot be had.
+pub fn bind(listen: &AdminListen, sockets: &Sockets) -> Result<(), AdminError> {
+    match listen {
+        AdminListen::Tcp(address) => drop(listen::tcp(sockets, *address)?),
+        AdminListen::Unix(path) => drop(unix(sockets, path)?),
+    }
     Ok(())
 }
 
@@ -173,9 +182,8 @@ impl Drop for Listener {
     }
 }
 
-/// The listener of `sockets`, or a new one that only its owner may connect to. `AddrInUse` where
-/// another process answers.
-fn unix(sockets: &Sockets, path: &Path) -> io::Result<UnixListener> {
+/// The listener of `sockets`, or a new one that only its owner may connect to.
+fn unix(sockets: &Sockets, path: &Path) -> Result<UnixListener, AdminError> {
     use std::os::unix::fs::PermissionsExt;
     let bind = || {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
@@ -187,10 +195,16 @@ fn unix(sockets: &Sockets, path: &Path) -> io::Result<UnixListener> {
         fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
         Ok(vec![listener])
     };
-    let mut all = sockets.take_or(&sockets::unix(path), bind)?;
-    let listener = all.pop().ok_or(io::ErrorKind::NotFound)?;
-    listener.set_nonblocking(true)?;
-    UnixListener::from_std(listener)
+    let listen = || {
+        let mut all = sockets.take_or(&sockets::unix(path), bind)?;
+        let listener = all.pop().ok_or(io::ErrorKind::NotFound)?;
+        listener.set_nonblocking(true)?;
+        UnixListener::from_std(listener)
+    };
+    listen().map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => AdminError::UnixInUse(path.to_owned()),
+        _ => AdminError::Unix(path.to_owned(), error),
+    })
 }
 
 /// Returns when this process has no use for the listener: a successor has it, or all ends.

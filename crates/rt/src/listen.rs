@@ -1,6 +1,7 @@
 //! Listening sockets, what configs say of them, and errors that say what to do when one cannot be
 //! had.
 
+use std::cell::Cell;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -162,7 +163,9 @@ pub fn tcp_shared(
     count: usize,
 ) -> Result<Vec<TcpListener>, ListenError> {
     let address = listen.address;
+    let is_new = Cell::new(false);
     let bind = || -> io::Result<Vec<Socket>> {
+        is_new.set(true);
         let probe = bind_tcp(address, false)?;
         // Port 0 asks for any port: the sockets must then share the one that was given.
         let bound = probe.local_addr()?.as_socket().unwrap_or(address);
@@ -170,14 +173,18 @@ pub fn tcp_shared(
         let new = (0..count.max(1)).map(|_| bind_tcp(bound, true));
         // All are bound before the first takes connections: none waits in one that fails.
         let new = new.collect::<io::Result<Vec<_>>>()?;
+        // A connection has the options that its listener had when it came.
+        new.iter().for_each(|socket| options::set(socket, listen));
         new.iter().try_for_each(|socket| socket.listen(BACKLOG))?;
         Ok(new)
     };
     let all = || -> io::Result<Vec<TcpListener>> {
         let all = sockets.take_or(&sockets::tcp(address), bind)?;
         let listening = all.into_iter().map(|socket| {
-            // Another config may ask for others than the process before.
-            options::set(&socket, listen);
+            if !is_new.get() {
+                // Another config may ask for others than the process before.
+                options::set(&socket, listen);
+            }
             socket.set_nonblocking(true)?;
             TcpListener::from_std(socket.into())
         });

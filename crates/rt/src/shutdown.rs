@@ -54,6 +54,8 @@ struct Standing {
     phase: Phase,
     is_leaving: bool,
     has_yielded: bool,
+    /// What is on disk was given up, and the successor that was to have it is gone.
+    is_alone: bool,
     /// When `phase` began.
     since_ms: u64,
     /// How long running responses have once `phase` is [`Phase::Draining`].
@@ -70,6 +72,7 @@ impl Default for Shutdown {
             phase: Phase::Serving,
             is_leaving: false,
             has_yielded: false,
+            is_alone: false,
             since_ms: clock::now().wall_ms,
             patience: Duration::MAX,
         }))
@@ -108,6 +111,16 @@ impl Shutdown {
         self.0.borrow().has_yielded
     }
 
+    /// Whether what is on disk was given up while no successor is there to have it.
+    pub fn is_alone(&self) -> bool {
+        self.0.borrow().is_alone
+    }
+
+    /// Returns when that is so; at once when it is.
+    pub async fn alone(&self) {
+        let _ = self.0.subscribe().wait_for(|now| now.is_alone).await;
+    }
+
     /// When the phase began, Unix time in milliseconds.
     pub fn since_ms(&self) -> u64 {
         self.0.borrow().since_ms
@@ -130,7 +143,12 @@ impl Shutdown {
 
     /// A successor is about to own what is on disk.
     pub fn give_up(&self) {
-        self.advance(Phase::Yielded, |now| now.has_yielded = true);
+        self.advance(Phase::Yielded, |now| (now.has_yielded, now.is_alone) = (true, false));
+    }
+
+    /// The successor that was to own what is on disk is gone.
+    pub fn lose_successor(&self) {
+        self.0.send_modify(|now| now.is_alone = now.has_yielded);
     }
 
     /// No new connections from now on; what runs is to be cut after `patience`, by whoever conducts

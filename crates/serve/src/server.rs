@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use hyper::{Request, Response};
 use model::Now;
+use rt::alive::{Alive, Sign};
 use rt::clock;
 use rt::listen::{self, Listen, ListenError};
 use rt::{Phase, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinError, JoinSet};
+use tokio::time::MissedTickBehavior;
 
 use crate::entry::{self, ALPN};
 use crate::h3::{Quic, QuicError};
@@ -25,6 +27,9 @@ use crate::{Body, BodyError, Client, RequestBody, h3};
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often whoever accepts says that it does, whether connections come or not.
+const SIGN_EVERY: Duration = Duration::from_secs(1);
 
 /// After something was logged, more of its kind are only counted for so long, milliseconds.
 const QUIET_MS: u64 = 60_000;
@@ -70,6 +75,8 @@ pub struct Listener {
     pub tls: Option<Tls>,
     /// HTTP/3 beside it.
     pub quic: Option<Quic>,
+    /// Where those who accept give signs of life.
+    pub alive: Alive,
 }
 
 /// Why a listener cannot be had.
@@ -94,7 +101,7 @@ pub enum BindError {
 /// A socket that speaks no TLS.
 impl From<TcpListener> for Listener {
     fn from(socket: TcpListener) -> Self {
-        Self { sockets: vec![socket], tls: None, quic: None }
+        Self { sockets: vec![socket], tls: None, quic: None, alive: Alive::default() }
     }
 }
 
@@ -117,7 +124,7 @@ impl Listener {
         let tls = certificates.map(|certificates| Tls::new(certificates, &ALPN));
         let workers = tokio::runtime::Handle::current().metrics().num_workers();
         let sockets = listen::tcp_shared(&context.sockets, listen, workers)?;
-        let mut listener = Self { sockets, tls, quic: None };
+        let mut listener = Self { sockets, tls, quic: None, alive: context.alive.clone() };
         if let (true, Some(certificates)) = (listen.http3, certificates) {
             let address = listener.address().map_err(BindError::Address)?;
             let tls = certificates.server_config(&[b"h3"]);
@@ -298,7 +305,7 @@ pub async fn http<H: Handler>(
 ) {
     let (stop, stopping) = watch::channel(false);
     let mut accepting = JoinSet::new();
-    for Listener { sockets, tls, quic } in listeners {
+    for Listener { sockets, tls, quic, alive } in listeners {
         if let Some(quic) = quic {
             let (handler, counters) = (Arc::clone(&handler), Arc::clone(&counters));
             let (stopping, shutdown) = (stopping.clone(), shutdown.clone());
@@ -306,6 +313,7 @@ pub async fn http<H: Handler>(
         }
         for socket in sockets {
             let entrance = Entrance {
+                sign: alive.begin("accepting connections"),
                 tls: tls.clone(),
                 handler: Arc::clone(&handler),
                 limits,
@@ -325,6 +333,7 @@ pub async fn http<H: Handler>(
 
 /// What every connection of a socket needs.
 struct Entrance<H> {
+    sign: Sign,
     tls: Option<Tls>,
     handler: Arc<H>,
     limits: Limits,
@@ -338,6 +347,8 @@ impl<H: Handler> Entrance<H> {
     async fn accept(self, socket: TcpListener) {
         let mut connections = JoinSet::new();
         let mut stopping = self.stopping.clone();
+        let mut turns = tokio::time::interval(SIGN_EVERY);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let next = async {
                 self.counters.room(self.limits.connections_max).await;
@@ -346,6 +357,7 @@ impl<H: Handler> Entrance<H> {
             tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => break,
+                _ = turns.tick() => self.sign.give(),
                 Some(ended) = connections.join_next() => note_panic(ended),
                 accepted = next => match accepted {
                     Ok((stream, address)) => {
@@ -361,7 +373,7 @@ impl<H: Handler> Entrance<H> {
         {
             connections.spawn(self.serve(stream, address));
         }
-        drop(socket);
+        drop((socket, self.sign));
         drain(connections, &self.shutdown, &self.counters).await;
     }
 

@@ -68,6 +68,15 @@ pub enum OpenError {
 }
 
 impl Store {
+    /// Whether a store can be opened on `disk` as far as that can be seen without touching it, while
+    /// another process may have it open. Blocks.
+    ///
+    /// # Errors
+    /// When it is of a newer release, something else, or cannot be read.
+    pub fn look(disk: &dyn Disk) -> Result<(), OpenError> {
+        version_of(disk).map(drop)
+    }
+
     /// Opens the store on `disk`, making it if there is none, and recovers what it holds; what is
     /// doubtful is dropped. Blocks.
     pub fn open(disk: Arc<dyn Disk>, params: Params) -> Result<Self, OpenError> {
@@ -116,15 +125,7 @@ fn prepare(disk: &dyn Disk) -> Result<Prepared, OpenError> {
     };
     disk.create_dir(Path::new("")).map_err(failed(Path::new(".")))?;
     let marker = Path::new(MARKER);
-    let version = match read_file(disk, marker, MARKER_BYTES_MAX) {
-        Ok(bytes) => match meta::read_marker(&bytes) {
-            Ok(version) if version <= VERSION => Some(version),
-            Ok(newer) => return Err(OpenError::Newer(newer)),
-            Err(_) => return Err(OpenError::NotAStore),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(source) => return Err(OpenError::Read { path: MARKER.to_owned(), source }),
-    };
+    let version = version_of(disk)?;
     let lock = disk.lock().map_err(failed(Path::new("lock")))?.ok_or(OpenError::InUse)?;
     let segments = Path::new(SEGMENTS);
     disk.create_dir(segments).map_err(failed(segments))?;
@@ -140,6 +141,19 @@ fn prepare(disk: &dyn Disk) -> Result<Prepared, OpenError> {
         replace(disk, marker, &meta::marker()).map_err(failed(marker))?;
     }
     Ok(Prepared { lock, former })
+}
+
+/// The version of the store in the folder; `None`: there is none yet.
+fn version_of(disk: &dyn Disk) -> Result<Option<u32>, OpenError> {
+    match read_file(disk, Path::new(MARKER), MARKER_BYTES_MAX) {
+        Ok(bytes) => match meta::read_marker(&bytes) {
+            Ok(version) if version <= VERSION => Ok(Some(version)),
+            Ok(newer) => Err(OpenError::Newer(newer)),
+            Err(_) => Err(OpenError::NotAStore),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(OpenError::Read { path: MARKER.to_owned(), source }),
+    }
 }
 
 /// Writes a file whole, beside what is there.

@@ -107,6 +107,11 @@ impl Endpoint {
         self.definition.kind == Kind::Parent
     }
 
+    /// Whether it is the process that took the stores over.
+    pub(crate) fn is_successor(&self) -> bool {
+        self.definition.kind == Kind::Successor
+    }
+
     /// Its URL, for people.
     pub(crate) fn url(&self) -> &str {
         self.definition.destination.as_ref().map_or("-", |d| d.url.as_str())

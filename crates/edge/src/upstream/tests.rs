@@ -95,7 +95,7 @@ fn upstream(ca: Option<&Path>) -> Upstream {
         first_byte: Duration::from_secs(20),
         between_bytes: Duration::from_millis(300),
     };
-    Upstream::new(timeouts, Tls::new(ca).unwrap())
+    Upstream::new(timeouts, Tls::new(ca).unwrap(), rt::Shutdown::default())
 }
 
 async fn get(upstream: &Upstream, project: &Project, source: MasterId) -> Result<Answer, Failure> {

@@ -116,6 +116,16 @@ impl Edge {
         Self::serving(bound, map, context)
     }
 
+    /// An edge whose blocks have this size.
+    pub async fn with_blocks(dir: &Path, map: NodeMap, block_bytes: u32) -> Self {
+        let mut params = params(dir, ByteCount(1 << 30));
+        params.stores.iter_mut().for_each(|store| store.block_bytes = block_bytes);
+        let context = context(dir);
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
     /// An edge on a disk of the test's.
     pub async fn on_disk(
         dir: &Path,

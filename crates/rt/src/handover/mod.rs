@@ -136,16 +136,28 @@ impl Successor {
         self.pid
     }
 
-    /// All is sound so far: waits until what is on disk is this process's.
+    /// All is sound so far: waits until what is on disk is this process's, by the word of its
+    /// predecessor or since that has ended.
     ///
     /// # Errors
     /// When it will not be.
     pub async fn take_over(&mut self) -> Result<(), DialogueError> {
         let Some(dialogue) = &mut self.dialogue else { return Ok(()) };
-        dialogue.say("ready").await?;
-        match dialogue.hear().await?.as_str() {
-            "yours" => Ok(()),
-            other => Err(DialogueError::Unexpected(other.to_owned())),
+        let answer = match dialogue.say("ready").await {
+            Ok(()) => dialogue.hear().await,
+            Err(error) => Err(error),
+        };
+        match answer.as_deref() {
+            Ok("yours") => Ok(()),
+            Ok(other) => Err(DialogueError::Unexpected(other.to_owned())),
+            // Nobody serves, and nobody holds what is on disk. One that gave this process up, and
+            // lives, has killed it.
+            Err(DialogueError::Gone | DialogueError::Pair(_)) => {
+                tracing::warn!("the process before has ended without a word: this one takes over");
+                Ok(())
+            }
+            Err(DialogueError::Late) => Err(DialogueError::Late),
+            Err(DialogueError::Unexpected(_)) => answer.map(drop),
         }
     }
 

@@ -15,6 +15,9 @@ use crate::{Context, Phase, notify};
 /// Pause before another successor is started, once what is on disk was given up.
 const AGAIN: Duration = Duration::from_secs(3);
 
+/// The first process of a system or container.
+const FIRST: u32 = 1;
+
 /// Why a hand-over did not come about.
 #[derive(Debug, thiserror::Error)]
 enum Failure {
@@ -28,6 +31,10 @@ enum Failure {
     Yield(String),
     #[error("this process was told to leave meanwhile")]
     Leaving,
+    #[error(
+        "this is the first process of its container, which would end with it: stop and start instead"
+    )]
+    FirstProcess,
 }
 
 impl Failure {
@@ -41,6 +48,7 @@ impl Failure {
             Self::Dialogue(DialogueError::Unexpected(_)) => "protocol",
             Self::Yield(_) => "yield",
             Self::Leaving => "leaving",
+            Self::FirstProcess => "first-process",
         }
     }
 }
@@ -54,6 +62,8 @@ pub struct Predecessor {
     /// How long running responses have after a hand-over.
     deadline: Duration,
     successor: Arc<Mutex<Option<u32>>>,
+    /// Its end is that of every process beside it.
+    is_first: bool,
 }
 
 /// A successor that is killed when it is given up.
@@ -86,8 +96,8 @@ impl Predecessor {
         program: OsString,
         arguments: Vec<OsString>,
     ) -> Self {
-        let successor = Arc::default();
-        Self { context, program, arguments, deadline, successor }
+        let is_first = std::process::id() == FIRST;
+        Self { context, program, arguments, deadline, successor: Arc::default(), is_first }
     }
 
     /// Where the process id of the successor appears.
@@ -139,6 +149,7 @@ impl Predecessor {
             };
             *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = None;
             let gave_up = shutdown.has_yielded();
+            shutdown.lose_successor();
             tracing::error!(
                 reason = word,
                 error = chain(&failure),
@@ -166,7 +177,12 @@ impl Predecessor {
     }
 
     async fn attempt(&self) -> Result<Dialogue, Failure> {
+        if self.is_first {
+            return Err(Failure::FirstProcess);
+        }
         let (ours, theirs, number) = pair().map_err(Failure::Spawn)?;
+        // Outlives `starting`: a successor that is given up is killed before it hears of it.
+        let mut pair = Dialogue::new(ours).map_err(Failure::Spawn)?;
         let (mut descriptors, list) =
             self.context.sockets.for_successor().map_err(Failure::Spawn)?;
         descriptors.push(theirs);
@@ -181,7 +197,6 @@ impl Predecessor {
         drop(command);
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = child.id();
         let mut starting = Starting { child, serves: false };
-        let mut pair = Dialogue::new(ours).map_err(Failure::Spawn)?;
         expect(&mut pair, "ready").await?;
         self.context.shutdown.give_up();
         self.context.yielding.run(STEP).await.map_err(|late| Failure::Yield(late.join(", ")))?;
@@ -237,8 +252,24 @@ mod tests {
             let predecessor = predecessor(&context, program, script);
             assert!(predecessor.until_one_serves().await.is_none(), "{script}");
             assert_eq!(context.shutdown.phase(), Phase::Serving, "{script}");
+            assert!(!context.shutdown.is_alone(), "{script}");
             assert_eq!(context.metrics.counter(&metric::HANDOVERS, &[word]).get(), 1, "{script}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_first_process_of_a_container_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = Context::new("edge1".parse().unwrap(), dir.path().to_owned());
+        let started = dir.path().join("started");
+        let predecessor = Predecessor {
+            is_first: true,
+            ..predecessor(&context, "touch", &started.display().to_string())
+        };
+        assert!(predecessor.until_one_serves().await.is_none());
+        let refused = context.metrics.counter(&metric::HANDOVERS, &["first-process"]);
+        assert_eq!((refused.get(), started.exists()), (1, false));
+        assert_eq!(context.shutdown.phase(), Phase::Serving);
     }
 
     #[tokio::test]
@@ -258,6 +289,7 @@ mod tests {
         assert!(predecessor.until_one_serves().await.is_some());
         done.await.unwrap();
         assert!(context.shutdown.has_yielded() && !context.shutdown.is_leaving());
+        assert!(!context.shutdown.is_alone(), "the second one is there");
         let count = |word| context.metrics.counter(&metric::HANDOVERS, &[word]).get();
         assert_eq!((count("died"), count("done")), (1, 1));
     }

@@ -8,7 +8,7 @@ super::metrics! {
     PHASE: Gauge "cacheboy_host_phase" []
         "How far the end of the process has come (0 serving, 1 leaving, 2 yielded, 3 draining, 4 cut).";
     HANDOVERS: Counter "cacheboy_host_handovers_total" ["result"]
-        "Attempts to hand over to a successor, by result (done, refused, died, late, spawn, protocol, yield, leaving).";
+        "Attempts to hand over to a successor, by result (done, refused, died, late, spawn, protocol, yield, leaving, first-process).";
     NODE_MAP_ERRORS: Counter "cacheboy_host_node_map_errors_total" ["reason"]
         "Node map polls that failed, by reason (fetch, status, invalid, older, ahead).";
 }

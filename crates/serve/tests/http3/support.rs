@@ -116,7 +116,12 @@ impl Server {
         let context = Context::new("edge1".parse().unwrap(), dir.path().to_owned());
         let quic = Quic::bind(address, tls, &context, None, &limits).unwrap();
         let address = quic.address().unwrap();
-        let listener = Listener { sockets: Vec::new(), tls: None, quic: Some(quic) };
+        let listener = Listener {
+            sockets: Vec::new(),
+            tls: None,
+            quic: Some(quic),
+            alive: rt::alive::Alive::default(),
+        };
         let counters = Arc::new(Counters::default());
         let shutdown = Shutdown::default();
         let (handler, stop) = (Arc::new(handler), shutdown.clone());
