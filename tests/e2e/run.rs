@@ -103,6 +103,16 @@ fn has_metadata(folder: &Path) -> bool {
     })
 }
 
+/// No huge page keeps 2 MiB for one used byte, and a thread gives back what is free.
+fn gives_memory_back(pid: u32) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    assert!(!status.contains("THP_enabled:\t1"), "{status}");
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    // Threads come and go meanwhile.
+    let mut names = threads.filter_map(|at| fs::read_to_string(at.ok()?.path().join("comm")).ok());
+    assert!(names.any(|name| name == "memory\n"));
+}
+
 #[test]
 fn every_role_in_one_process_and_again_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
@@ -127,6 +137,7 @@ fn every_role_in_one_process_and_again_after_a_kill() {
     for role in ["dns", "edge", "health", "master"] {
         assert!(status[role].is_object(), "{role} is missing: {status:#}");
     }
+    gives_memory_back(process.id());
     until("what was stored is durable", || has_metadata(&dir.join("cache")));
 
     process.kill().unwrap();

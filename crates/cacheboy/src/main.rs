@@ -27,6 +27,14 @@ use roles::Play;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Threads for work that waits for a disk. Each keeps some hundred KiB of what it allocated, so their
+/// number bounds memory; disks are busy with far fewer.
+const BLOCKING_THREADS_MAX: usize = 64;
+/// How long such a thread waits for more work; what it kept is free afterwards.
+const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(1);
+/// How often freed memory is given back to the system.
+const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli.command) {
@@ -62,9 +70,26 @@ fn run(command: Command) -> Result<ExitCode> {
 
 /// Runs to the end of `work`. Reads that hang in a dead file system do not keep the process.
 fn on_runtime(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {
+    give_memory_back()?;
     let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.max_blocking_threads(BLOCKING_THREADS_MAX).thread_keep_alive(BLOCKING_THREAD_IDLE);
     let runtime = builder.enable_all().build().context("cannot start the runtime")?;
     let result = runtime.block_on(work);
     runtime.shutdown_timeout(Duration::from_secs(1));
     result
+}
+
+/// Keeps a burst of clients or misses from leaving its memory with an idle process. By a thread of its
+/// own: what this looks through is the memory of the thread that does it.
+fn give_memory_back() -> Result<()> {
+    // A kernel without this has no huge pages.
+    let _ = sys::memory::use_small_pages();
+    let work = || {
+        loop {
+            std::thread::sleep(GIVE_BACK_EVERY);
+            sys::memory::give_back();
+        }
+    };
+    let thread = std::thread::Builder::new().name("memory".to_owned());
+    thread.spawn(work).map(drop).context("cannot start a thread")
 }

@@ -8,6 +8,7 @@
 //! - [`sendfile`]: file content to sockets without a copy.
 //! - [`socket`]: socket options that the standard library does not have.
 //! - [`limits`]: how many files this process may open.
+//! - [`memory`]: what the system gets back of this process.
 //! - [`process`]: children that end with their parent, ending them, and what is left open to them.
 //! - `counting`: an allocator that counts (feature `testing`).
 //!
@@ -19,6 +20,7 @@ pub mod counting;
 pub mod datagram;
 pub mod file;
 pub mod limits;
+pub mod memory;
 pub mod process;
 pub mod sendfile;
 pub mod socket;

@@ -1,0 +1,37 @@
+//! What the program's allocator gives back to the system, measured on this process.
+
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Anonymous memory of this process that is in RAM, in KiB, and how much of it is in huge pages.
+fn anonymous_kib() -> (u64, u64) {
+    let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
+    let field = |name: &str| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse().unwrap()
+    };
+    (field("Anonymous:"), field("AnonHugePages:"))
+}
+
+#[test]
+fn what_was_freed_is_given_back_and_no_huge_page_keeps_it() {
+    sys::memory::use_small_pages().unwrap();
+    let (before, huge_before) = anonymous_kib();
+    let burst: Vec<Vec<u8>> = (0..8192).map(|_| vec![1; 8192]).collect();
+    let (held, huge) = anonymous_kib();
+    assert!(held >= before + 60 * 1024, "{before} {held}");
+    assert!(huge <= huge_before, "{huge_before} {huge}");
+    drop(burst);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        sys::memory::give_back();
+        let (now, _) = anonymous_kib();
+        if now <= before + 8 * 1024 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "of {held} KiB after {before}, {now} are still here");
+        std::thread::yield_now();
+    }
+}
