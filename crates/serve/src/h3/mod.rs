@@ -15,8 +15,8 @@
 //!   KiB to 8 MiB) until it is acknowledged, and of each of at most 100 requests a bounded head.
 //! - Requests are never answered from early data (0-RTT): a replay is not ours to judge.
 //!
-//! What quinn and `h3` do by themselves: at most three times the bytes that came go to an address
-//! that has not proved itself (RFC 9000 section 8.1); lengths, limits and orders of frames are
+//! What quinn and `h3` do by themselves: three times the bytes that came go to an address that has
+//! not proved itself (RFC 9000 section 8.1), rounded up to a whole datagram; lengths, limits and orders of frames are
 //! checked; unknown frames, streams and settings are passed over; fields are coded by QPACK's static
 //! table alone (RFC 9204). PRIORITY_UPDATE is passed over too: the `Priority` field of a request
 //! decides (RFC 9218).
