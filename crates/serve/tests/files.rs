@@ -240,3 +240,29 @@ async fn a_block_that_is_lost_while_its_file_is_sent_breaks_the_answer_off() {
     assert!(got.iter().enumerate().all(|(n, got)| *got == byte(n % BLOCK_BYTES)));
     assert_eq!(server.counters.broken_off.load(Relaxed), 1);
 }
+
+struct Nothing;
+
+impl Handler for Nothing {
+    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+        Response::new(Body::empty())
+    }
+}
+
+/// What systemd's watchdog looks at.
+#[tokio::test]
+async fn whoever_accepts_gives_signs_of_life_until_nobody_is_to_come() {
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (alive, shutdown) = (rt::alive::Alive::default(), rt::Shutdown::default());
+    let listeners = vec![serve::Listener { alive: alive.clone(), ..socket.into() }];
+    let (limits, stop) = (serve::Limits::default(), shutdown.clone());
+    let serving = serve::http(listeners, Arc::new(Nothing), limits, Arc::default(), stop);
+    let serving = tokio::spawn(serving);
+    while alive.stuck(std::time::Duration::ZERO).is_none() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(alive.stuck(std::time::Duration::ZERO), Some("accepting connections"));
+    shutdown.end_soon();
+    serving.await.unwrap();
+    assert_eq!(alive.stuck(std::time::Duration::ZERO), None);
+}
