@@ -84,6 +84,7 @@ fn on_runtime(work: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> 
 fn give_memory_back() -> Result<()> {
     // A kernel without this has no huge pages.
     let _ = sys::memory::use_small_pages();
+    sys::memory::keep_briefly();
     let work = || {
         loop {
             std::thread::sleep(GIVE_BACK_EVERY);
