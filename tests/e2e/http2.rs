@@ -63,7 +63,7 @@ fn nghttp_and_h2load_find_nothing_wrong() {
         let mut curl = Command::new("curl");
         curl.args(["-sS", "http://admin/metrics", "--unix-socket"]);
         let metrics = output(curl.arg(network.dir().join("one.sock"))).out;
-        ["requests_total 4002", "connections_total 10", "floods_total 0"]
+        ["requests_total 4002", "connections_total 10", "goaways_total{reason=\"flood\"} 0"]
             .iter()
             .all(|shown| metrics.contains(&format!("\ncacheboy_edge_http2_{shown}\n")))
     });
