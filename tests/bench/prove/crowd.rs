@@ -40,7 +40,7 @@ pub(crate) struct Crowd {
     #[arg(long, default_value_t = 500)]
     pub(crate) rate: u32,
     /// How long each load lasts
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 7)]
     pub(crate) seconds: u32,
 }
 
