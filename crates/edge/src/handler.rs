@@ -57,8 +57,15 @@ pub(crate) struct Front {
 }
 
 impl Handler for Front {
-    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, client: &Client) -> Response<Body> {
         let edge = &self.edge;
+        let client = *client;
         let offer = offer::to(edge, &request, client);
         let (mut response, served) = answer(edge, request, client, self.is_for_former).await;
         edge.counters.count(served);

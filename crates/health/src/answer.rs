@@ -45,7 +45,13 @@ pub(crate) struct Answerer {
 }
 
 impl Handler for Answerer {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let (head, _) = request.into_parts();
         let (status, headers, body) =
             self.answer(&head.method, head.uri.path(), head.uri.query(), &head.headers).await;

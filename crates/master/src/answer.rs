@@ -60,7 +60,13 @@ enum NoContent {
 }
 
 impl Handler for Answerer {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let response = match self.answer(&request).await {
             Ok(response) => response,
             Err(why) => refusal(&why),

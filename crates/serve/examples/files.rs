@@ -31,7 +31,13 @@ enum Held {
 struct Folder(HashMap<String, Held>);
 
 impl Handler for Folder {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let body = match self.0.get(request.uri().path()) {
             Some(Held::Memory(bytes)) => Body::bytes(bytes.clone()),
             Some(Held::File(file, len)) => Body::file(FileRange::new(Arc::clone(file), 0, *len)),

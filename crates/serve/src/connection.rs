@@ -52,15 +52,16 @@ pub(crate) async fn serve<S, H>(
     S: Wire,
     H: Handler,
 {
+    let visitor = handler.greet(client);
+    let (handler, visitor) = (&*handler, &visitor);
     let pulse = Pulse::new(Arc::clone(&counters), stream.plain().is_some());
     let mut tick = pin!(sleep(REST.min(limits.head_timeout)));
     let end = loop {
         let answer = service_fn(|request: Request<Incoming>| {
             let mut busy = pulse.begin(!request.body().is_end_stream());
-            let handler = Arc::clone(&handler);
             async move {
                 let can_chunk = request.version() >= Version::HTTP_11;
-                let response = handler.handle(request.map(RequestBody::from), client).await;
+                let response = handler.handle(request.map(RequestBody::from), visitor).await;
                 busy.ends_connection = !can_chunk && !response.body().has_length();
                 Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
             }
@@ -258,7 +259,13 @@ mod tests {
     }
 
     impl Handler for Endless {
-        async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+        type Visitor = Client;
+
+        fn greet(&self, client: Client) -> Client {
+            client
+        }
+
+        async fn handle(&self, _: Request<RequestBody>, _: &Client) -> Response<Body> {
             Response::new(Body::stream(Endless(Arc::clone(&self.0)), None))
         }
     }

@@ -96,10 +96,11 @@ pub(crate) async fn serve<S, H>(
         },
         _ = stopping.wait_for(|stop| *stop) => return,
     };
+    let visitor = handler.greet(client);
     let mut driver = Driver {
         connection,
         exchanges: Exchanges::default(),
-        answering: Arc::new(Answering { handler, client, counters, turns: Arc::default() }),
+        answering: Arc::new(Answering { handler, visitor, counters, turns: Arc::default() }),
         out,
         requests: 0,
     };
@@ -141,7 +142,7 @@ fn builder(limits: &Limits) -> Builder {
     builder
 }
 
-struct Driver<S, H> {
+struct Driver<S, H: Handler> {
     connection: Connection<Gather<S>, Given>,
     exchanges: Exchanges,
     answering: Arc<Answering<H>>,

@@ -36,11 +36,17 @@ const QUIET_MS: u64 = 60_000;
 
 /// Answers requests.
 pub trait Handler: Send + Sync + 'static {
-    /// The response to a request of this client. Dropped when the client goes.
+    /// What is kept of a client as long as its connection lasts.
+    type Visitor: Send + Sync + 'static;
+
+    /// A connection of this client begins: asked once, before its first request.
+    fn greet(&self, client: Client) -> Self::Visitor;
+
+    /// The response to a request. Dropped when the client goes.
     fn handle(
         &self,
         request: Request<RequestBody>,
-        client: Client,
+        visitor: &Self::Visitor,
     ) -> impl Future<Output = Response<Body>> + Send;
 }
 

@@ -59,7 +59,13 @@ impl Source for Pieces {
 struct Site(Arc<File>);
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let uri = request.uri();
         let numbers: Vec<u64> = uri.path().split('/').filter_map(|n| n.parse().ok()).collect();
         let [offset, len] = numbers[..] else {
@@ -208,7 +214,13 @@ const BLOCKS: u32 = 64;
 const BLOCK_BYTES: usize = 1 << 20;
 
 impl Handler for Stored {
-    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, _: Request<RequestBody>, _: &Client) -> Response<Body> {
         let extent = self.0.extent(0, u64::from(BLOCKS) << 20).unwrap();
         Response::new(Body::file(extent.into()))
     }
@@ -244,7 +256,13 @@ async fn a_block_that_is_lost_while_its_file_is_sent_breaks_the_answer_off() {
 struct Nothing;
 
 impl Handler for Nothing {
-    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, _: Request<RequestBody>, _: &Client) -> Response<Body> {
         Response::new(Body::empty())
     }
 }

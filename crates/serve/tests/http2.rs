@@ -65,7 +65,13 @@ struct Site {
 }
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, client: &Client) -> Response<Body> {
         assert!(client.address.ip().is_loopback() && !client.is_secure);
         let error = || Err(BodyError::source("upstream has gone"));
         let head = Response::builder();

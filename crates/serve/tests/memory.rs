@@ -42,7 +42,13 @@ impl Site {
 }
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         Response::new(match request.uri().path() {
             "/file" => Body::file(FileRange::new(Arc::clone(&self.0), 0, FILE_BYTES as u64)),
             _ => Body::bytes(Bytes::from_static(b"hello\n")),

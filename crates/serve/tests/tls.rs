@@ -19,7 +19,13 @@ use tokio_rustls::TlsConnector;
 struct Hello;
 
 impl Handler for Hello {
-    async fn handle(&self, _: Request<RequestBody>, client: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, _: Request<RequestBody>, client: &Client) -> Response<Body> {
         assert!(client.is_secure);
         Response::new(Body::bytes("hello\n".into()))
     }

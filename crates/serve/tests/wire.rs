@@ -68,7 +68,13 @@ fn version() -> Vec<u8> {
 struct Site;
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, client: &Client) -> Response<Body> {
         assert!(client.address.ip().is_loopback());
         let head = Response::builder();
         match request.uri().path() {
@@ -380,10 +386,16 @@ struct Waiting {
 }
 
 impl Handler for Waiting {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
     fn handle(
         &self,
         _: Request<RequestBody>,
-        _: Client,
+        _: &Client,
     ) -> impl Future<Output = Response<Body>> + Send {
         let (send, pieces) = mpsc::unbounded_channel();
         let (dropped, was_dropped) = oneshot::channel();

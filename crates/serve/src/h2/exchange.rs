@@ -15,16 +15,16 @@ use http_body::Body as _;
 use crate::head::{complete, may_have_body, name_host};
 use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
 use crate::server::{Counters, Handler};
-use crate::{Body, BodyError, Client, RequestBody};
+use crate::{Body, BodyError, RequestBody};
 
 /// After a wait for the client's window a body asks for so much of it: when it is small, whoever
 /// asks next finds some of it left.
 const PART_BYTES_NARROW: usize = 16 * 1024;
 
 /// What all exchanges of a connection need.
-pub(crate) struct Answering<H> {
+pub(crate) struct Answering<H: Handler> {
     pub(crate) handler: Arc<H>,
-    pub(crate) client: Client,
+    pub(crate) visitor: H::Visitor,
     pub(crate) counters: Arc<Counters>,
     pub(crate) turns: Arc<Turns>,
 }
@@ -56,7 +56,7 @@ impl<H: Handler> Answering<H> {
         let priority = Priority::of(request.headers());
         let length = content_length(request.headers());
         let request = request.map(|content| RequestBody::h2(content, length));
-        let mut handled = pin!(self.handler.handle(request, self.client));
+        let mut handled = pin!(self.handler.handle(request, &self.visitor));
         let response = poll_fn(|cx| {
             if let Poll::Ready(response) = handled.as_mut().poll(cx) {
                 return Poll::Ready(Some(response));

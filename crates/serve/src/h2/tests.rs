@@ -29,7 +29,13 @@ impl Source for Given {
 }
 
 impl Handler for Given {
-    async fn handle(&self, request: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let body = match request.uri().path().trim_start_matches('/') {
             "endless" => Body::stream(self.clone(), None),
             length => Body::bytes(vec![0; length.parse().unwrap()].into()),

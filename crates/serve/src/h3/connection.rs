@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::exchange::{self, Outcome};
 use super::flow::Flow;
 use super::quic::{self, Connection};
+use crate::Client;
 use crate::server::{Counters, Handler, Limits, stopped};
 
 /// A head that is too large is answered with 431 as long as it has at most so many times the limit
@@ -22,8 +23,9 @@ const HEADS_READ: usize = 4;
 const CANCELLED_FREE: u64 = 500;
 
 /// What the requests of one connection share.
-pub(super) struct Shared<H> {
+pub(super) struct Shared<H: Handler> {
     pub(super) handler: Arc<H>,
+    pub(super) visitor: H::Visitor,
     pub(super) limits: Limits,
     pub(super) counters: Arc<Counters>,
     pub(super) connection: quinn::Connection,
@@ -56,7 +58,9 @@ pub(super) async fn serve<H: Handler>(
     counters.h3_connections.fetch_add(1, Relaxed);
     let head_bytes_read = limits.head_bytes_max.saturating_mul(HEADS_READ);
     let flow = Flow::new(connection.clone(), limits.head_timeout);
-    let shared = Shared { handler, limits, counters, connection, flow, head_bytes_read };
+    let client = Client { address: connection.remote_address(), is_secure: true };
+    let visitor = handler.greet(client);
+    let shared = Shared { handler, visitor, limits, counters, connection, flow, head_bytes_read };
     if let Err(error) = run(Arc::new(shared), stopping).await {
         tracing::debug!(%error, "an HTTP/3 connection ended early");
     }

@@ -25,7 +25,7 @@ use super::quic::{Connection, Handle, Sender, Sending};
 use crate::head::{OF_CONNECTIONS, complete, may_have_body, name_host};
 use crate::priority::Priority;
 use crate::server::Handler;
-use crate::{Body, BodyError, Client, RequestBody};
+use crate::{Body, BodyError, RequestBody};
 
 /// Responses that are known to be at most so long are read whatever the others of their connection
 /// hold.
@@ -134,10 +134,9 @@ async fn answer<H: Handler>(
     if expects && head.send_response(interim()).await.is_err() {
         return Outcome::Cancelled;
     }
-    let client = Client { address: shared.connection.remote_address(), is_secure: true };
     let method = request.method().clone();
     let request = request.map(|()| RequestBody::from(content));
-    let response = shared.handler.handle(request, client).await;
+    let response = shared.handler.handle(request, &shared.visitor).await;
     match respond(&shared, &method, priority, response, head, &sending).await {
         Ok(()) => Outcome::Answered,
         Err(broken) => note(&shared, &sending, &broken),

@@ -23,7 +23,13 @@ fn file() -> (Arc<std::fs::File>, Vec<u8>) {
 struct Site(Arc<std::fs::File>);
 
 impl Handler for Site {
-    async fn handle(&self, request: Request<RequestBody>, client: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, client: &Client) -> Response<Body> {
         assert!(client.address.ip().is_loopback() && client.is_secure);
         assert_eq!(request.version(), Version::HTTP_3);
         assert_eq!(request.headers()["host"], "a.example");

@@ -60,7 +60,13 @@ pub(crate) struct Waiting {
 pub(crate) type Bodies = mpsc::UnboundedReceiver<(Pieces, oneshot::Receiver<()>)>;
 
 impl Handler for Waiting {
-    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, _: Request<RequestBody>, _: &Client) -> Response<Body> {
         let (send, pieces) = mpsc::unbounded_channel();
         let (dropped, was_dropped) = oneshot::channel();
         self.bodies.send((send, was_dropped)).unwrap();
@@ -72,7 +78,13 @@ impl Handler for Waiting {
 pub(crate) struct Hello;
 
 impl Handler for Hello {
-    async fn handle(&self, _: Request<RequestBody>, _: Client) -> Response<Body> {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, _: Request<RequestBody>, _: &Client) -> Response<Body> {
         Response::new(Body::bytes(Bytes::from_static(b"onetwo")))
     }
 }
