@@ -6,6 +6,8 @@
 //! Knows nothing of files, sockets, threads or clocks.
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+pub mod read;
 pub mod record;
+pub mod sums;
 
 pub use record::{Outcome, Record, Way};
