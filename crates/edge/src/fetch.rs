@@ -450,8 +450,10 @@ async fn create(
     let (project, target) = (Arc::clone(&ask.project), ask.target.clone());
     let (asked_key, selecting) = (ask.key, ask.selecting.clone());
     let (filler, is_doubtful) = (Arc::clone(edge), Arc::clone(&ask.is_doubtful));
-    let creation = tokio::task::spawn_blocking(move || {
-        store.create_with(key, head.to_bytes(), length, |rep| {
+    let bytes = head.to_bytes();
+    let is_small = store.packs(length, bytes.len());
+    let creation = edge.at_disk(&key, is_small, move || {
+        store.create_with(key, bytes, length, |rep| {
             let (rep, head) = (Arc::clone(rep), Arc::new(ReadyHead::new(head, length)));
             let object = Object { project, target, key, selecting, rep, head };
             filler.memos.clear(&asked_key);
@@ -464,13 +466,12 @@ async fn create(
             Begun { expected, ..begun }
         })
     });
-    match creation.await {
-        Ok(Ok((_, begun))) => Some(begun),
-        Ok(Err(error)) => {
+    match creation.await? {
+        Ok((_, begun)) => Some(begun),
+        Err(error) => {
             edge.note_unstored(&ask.project, &ask.target, &error);
             None
         }
-        Err(_) => None,
     }
 }
 

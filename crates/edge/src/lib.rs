@@ -42,6 +42,7 @@ mod handler;
 mod hedge;
 mod home;
 mod host;
+mod lane;
 mod memo;
 mod offer;
 pub mod params;

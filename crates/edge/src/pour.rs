@@ -328,25 +328,25 @@ async fn store(
     Full { block, reason }: Full,
 ) -> Result<Next, Failure> {
     let (object, slot) = (Arc::clone(&filling.object), filling.slot(block));
-    let written = tokio::task::spawn_blocking(move || {
+    let work = move || {
         slot.with_bytes(|bytes| {
             check::block(&object, block, bytes)?;
             Ok(object.rep.write_block(block, bytes).map(|()| length(bytes)))
         })
-    });
+    };
     let (edge, object) = (&filling.edge, &filling.object);
-    match written.await {
-        Ok(Ok(Ok(bytes))) => {
+    match edge.at_disk(&object.key, object.rep.is_packed(), work).await {
+        Some(Ok(Ok(bytes))) => {
             edge.counters.count_filled(reason, bytes);
             Ok(filling.handle_stored(run, master, block))
         }
-        Ok(Ok(Err(WriteError::HandedOver))) => {
+        Some(Ok(Err(WriteError::HandedOver))) => {
             if filling.conditions.is_some() {
                 filling.keep(block);
             }
             Err(Failure::Disk)
         }
-        Ok(Ok(Err(error))) => {
+        Some(Ok(Err(error))) => {
             edge.note_unstored(&object.project, &object.target, &error);
             if let WriteError::Differs { .. } = error {
                 // Nobody can say which is right: no client gets bytes of both (E1).
@@ -356,8 +356,8 @@ async fn store(
             }
             Err(Failure::Disk)
         }
-        Ok(Err(why)) => Err(why),
-        Err(_) => Err(Failure::Disk),
+        Some(Err(why)) => Err(why),
+        None => Err(Failure::Disk),
     }
 }
 

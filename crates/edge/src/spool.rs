@@ -135,32 +135,33 @@ async fn gather(edge: Arc<Edge>, spool: Arc<Spool>, draft: Draft, mut body: Read
 
 /// Stores a whole answer. Nobody can find it before its bytes are there.
 async fn store(edge: &Arc<Edge>, draft: Draft, bytes: Vec<u8>) -> Option<Arc<Object>> {
-    let edge = Arc::clone(edge);
-    let storing = tokio::task::spawn_blocking(move || {
-        let Draft { project, target, key, selecting, head } = draft;
-        let length = u64::try_from(bytes.len()).ok()?;
+    let Draft { project, target, key, selecting, head } = draft;
+    let (length, head_bytes) = (u64::try_from(bytes.len()).ok()?, head.to_bytes());
+    let store = edge.store(&key)?;
+    let is_small = store.packs(length, head_bytes.len());
+    let its_edge = Arc::clone(edge);
+    let work = move || {
         let (known, name) = (Arc::clone(&project), target.clone());
-        let store = edge.store(&key)?;
-        let created = store.create_with(key, head.to_bytes(), length, |rep| {
+        let created = store.create_with(key, head_bytes, length, |rep| {
             let (rep, head) = (Arc::clone(rep), Arc::new(ReadyHead::new(head, length)));
             let written = if bytes.is_empty() { Ok(()) } else { rep.write_block(0, &bytes) };
-            edge.memos.clear(&key);
+            its_edge.memos.clear(&key);
             (written, Object { project, target, key, selecting, rep, head })
         });
         match created {
             Ok((_, (Ok(()), object))) => Some(Arc::new(object)),
             Ok((rep, (Err(error), _))) => {
-                edge.note_unstored(&known, &name, &error);
+                its_edge.note_unstored(&known, &name, &error);
                 store.discard(&rep);
                 None
             }
             Err(error) => {
-                edge.note_unstored(&known, &name, &error);
+                its_edge.note_unstored(&known, &name, &error);
                 None
             }
         }
-    });
-    storing.await.ok().flatten()
+    };
+    edge.at_disk(&key, is_small, work).await.flatten()
 }
 
 impl Spool {

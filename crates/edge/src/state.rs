@@ -272,6 +272,20 @@ impl Edge {
         self.stores.of(key)
     }
 
+    /// Does work that takes the time of a key's disk, off the workers. `None`: it ended by a defect, or
+    /// the process ends.
+    pub(crate) async fn at_disk<T: Send + 'static>(
+        &self,
+        key: &Key,
+        is_small: bool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match self.stores.lane(key).filter(|_| is_small) {
+            Some(lane) => lane.run(work).await,
+            None => tokio::task::spawn_blocking(work).await.ok(),
+        }
+    }
+
     /// What is held of a target, or comes in for it now, is not used for requests from here on. With
     /// the record of its variants these go too.
     pub(crate) async fn invalidate(&self, base: &Key) {

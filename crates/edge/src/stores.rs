@@ -19,6 +19,7 @@ use serve::disk::FsDisk;
 use store::{Key, Store};
 
 use crate::counters::raise;
+use crate::lane::Lane;
 use crate::params::StoreParams;
 
 /// Flushes in a row with errors of the device after which it is dropped.
@@ -42,6 +43,7 @@ struct Disk {
     /// Its place in the choice of keys.
     seed: u64,
     store: ArcSwapOption<Store>,
+    lane: Arc<Lane>,
     watch: Mutex<Watch>,
     gauges: [Gauge; 4],
     counters: [Counter; 3],
@@ -119,12 +121,21 @@ impl Stores {
 
     /// The store of a key; `None`: no disk is left.
     pub(crate) fn of(&self, key: &Key) -> Option<Arc<Store>> {
+        self.chosen(key).map(|(_, store)| store)
+    }
+
+    /// Where work on the small objects of that store is done.
+    pub(crate) fn lane(&self, key: &Key) -> Option<&Arc<Lane>> {
+        self.chosen(key).map(|(disk, _)| &disk.lane)
+    }
+
+    fn chosen(&self, key: &Key) -> Option<(&Disk, Arc<Store>)> {
         if let [only] = self.disks.as_slice() {
-            return only.store.load_full();
+            return Some((only, only.store.load_full()?));
         }
         let open = self.disks.iter().filter_map(|disk| Some((disk, disk.store.load_full()?)));
-        let scored = open.map(|(disk, store)| (disk.score(key), store));
-        scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, store)| store)
+        let scored = open.map(|(disk, store)| (disk.score(key), (disk, store)));
+        scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, chosen)| chosen)
     }
 
     /// Makes everything durable, for the last time. Blocks.
@@ -187,8 +198,9 @@ impl Disk {
             .map(|metric| metrics.counter(metric, &[&label]));
         let seed = label.bytes().fold(0, |seed, byte| mix(seed ^ u64::from(byte)));
         let (store, watch) = (ArcSwapOption::empty(), Mutex::default());
+        let lane = Arc::default();
         let open_files = files.min(store::Params::OPEN_FILES);
-        Self { params, memory, open_files, seed, store, watch, gauges, counters }
+        Self { params, memory, open_files, seed, store, lane, watch, gauges, counters }
     }
 
     fn watch(&self) -> std::sync::MutexGuard<'_, Watch> {

@@ -148,6 +148,11 @@ impl Representation {
         self.length
     }
 
+    /// Whether it is packed with others rather than that it has a file of its own.
+    pub fn is_packed(&self) -> bool {
+        matches!(self.body, Body::Packed(_))
+    }
+
     /// Number of blocks of the whole body; 0 for an empty body.
     pub fn blocks(&self) -> u32 {
         u32::try_from(self.length.div_ceil(u64::from(self.block_bytes))).unwrap_or(u32::MAX)

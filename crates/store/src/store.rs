@@ -123,7 +123,7 @@ impl Store {
             return Err(WriteError::HandedOver);
         }
         let capacity = shared.capacity;
-        let is_small = self.is_small(length, head.len());
+        let is_small = self.packs(length, head.len());
         let room = match is_small {
             true => small_room_bytes(length, head.len(), capacity),
             false => room_bytes(length, self.block_bytes, head.len(), capacity),
@@ -194,6 +194,13 @@ impl Store {
         Arc::ptr_eq(&self.shared, &rep.shared) && self.shared.discard(rep.place())
     }
 
+    /// Whether one of this length, with a head of so many bytes, is packed with others rather than that
+    /// it has a file of its own.
+    pub fn packs(&self, length: u64, head_len: usize) -> bool {
+        let head = u64::try_from(head_len).unwrap_or(u64::MAX);
+        length <= u64::from(self.block_bytes) && length.saturating_add(head) <= PACKED_BYTES_MAX
+    }
+
     /// Figures for metrics and status.
     pub fn usage(&self) -> Usage {
         let counts = &self.shared.counts;
@@ -214,12 +221,6 @@ impl Store {
             device_errors: counts.device_errors.load(Relaxed),
             folder_errors: counts.folder_errors.load(Relaxed),
         }
-    }
-
-    /// Whether it is packed: one block, and small with its head.
-    fn is_small(&self, length: u64, head_len: usize) -> bool {
-        let head = u64::try_from(head_len).unwrap_or(u64::MAX);
-        length <= u64::from(self.block_bytes) && length.saturating_add(head) <= PACKED_BYTES_MAX
     }
 
     fn create_file(&self, place: Place, length: u64) -> Result<Body, WriteError> {
