@@ -9,5 +9,6 @@
 pub mod read;
 pub mod record;
 pub mod sums;
+pub mod table;
 
 pub use record::{Outcome, Record, Way};

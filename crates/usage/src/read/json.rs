@@ -7,7 +7,6 @@
 
 use std::borrow::Cow;
 
-use memchr::{memchr, memchr2};
 use serde_json::Value;
 
 use super::{Access, Connection, Fault, Line, asn_digits, number};
@@ -109,7 +108,7 @@ fn scan(line: &[u8]) -> Option<Values<'_>> {
     let mut rest = space(line.strip_prefix(b"{")?);
     loop {
         let quoted = rest.strip_prefix(b"\"")?;
-        let (key, after) = quoted.split_at_checked(memchr(b'"', quoted)?)?;
+        let (key, after) = quoted.split_at_checked(find(quoted, |byte| byte == b'"')?)?;
         if key.contains(&b'\\') {
             return None;
         }
@@ -131,7 +130,8 @@ fn scan(line: &[u8]) -> Option<Values<'_>> {
             }
             b'{' | b'[' => return None,
             _ => {
-                let (word, after) = value.split_at_checked(memchr2(b',', b'}', value)?)?;
+                let (word, after) =
+                    value.split_at_checked(find(value, |byte| matches!(byte, b',' | b'}'))?)?;
                 let word = word.trim_ascii_end();
                 if is_number(word) {
                     if key == b"asn" {
@@ -154,6 +154,11 @@ fn scan(line: &[u8]) -> Option<Values<'_>> {
     }
 }
 
+/// Where the first such byte is: near, mostly, so that a vectorised search does not pay off.
+fn find(text: &[u8], is_meant: impl Fn(u8) -> bool) -> Option<usize> {
+    text.iter().position(|byte| is_meant(*byte))
+}
+
 /// Without the white space at its start, of which our own lines have none.
 fn space(text: &[u8]) -> &[u8] {
     match text.first() {
@@ -171,7 +176,8 @@ fn is_number(word: &[u8]) -> bool {
 fn end_of_text(text: &[u8]) -> Option<(usize, bool)> {
     let (mut at, mut is_escaped) = (0usize, false);
     loop {
-        let found = at.checked_add(memchr2(b'"', b'\\', text.get(at..)?)?)?;
+        let more = find(text.get(at..)?, |byte| matches!(byte, b'"' | b'\\'))?;
+        let found = at.checked_add(more)?;
         if text.get(found) == Some(&b'"') {
             return Some((found, is_escaped));
         }

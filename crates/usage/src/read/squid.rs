@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr;
-
 use super::{Access, Fault, asn_digits, number};
 
 /// Reads a line.
@@ -13,7 +11,7 @@ pub(super) fn line(line: &[u8]) -> Result<Access<'_>, Fault> {
     let ended_ms = fields.next().and_then(milliseconds).ok_or(Fault::Time)?;
     let mut field = || fields.next().ok_or(Fault::Fields);
     let (_elapsed, client, code) = (field()?, field()?, field()?);
-    if memchr(b'/', code).is_none() {
+    if !code.contains(&b'/') {
         return Err(Fault::Fields);
     }
     let bytes = number(field()?).ok_or(Fault::Bytes)?;
@@ -44,7 +42,8 @@ impl<'a> Iterator for Fields<'a> {
         if self.0.is_empty() {
             return None;
         }
-        let end = memchr(b' ', self.0).unwrap_or(self.0.len());
+        // Most fields are shorter than what a vectorised search pays off for.
+        let end = self.0.iter().position(|byte| *byte == b' ').unwrap_or(self.0.len());
         let (field, rest) = self.0.split_at_checked(end)?;
         self.0 = rest;
         Some(field)
@@ -53,7 +52,7 @@ impl<'a> Iterator for Fields<'a> {
 
 /// `1244332800.123`, or whole seconds, in milliseconds.
 fn milliseconds(time: &[u8]) -> Option<u64> {
-    let (seconds, part) = match memchr(b'.', time) {
+    let (seconds, part) = match time.iter().position(|byte| *byte == b'.') {
         Some(point) => (time.get(..point)?, time.get(point.checked_add(1)?..)?),
         None => (time, &b"000"[..]),
     };
@@ -65,7 +64,7 @@ fn milliseconds(time: &[u8]) -> Option<u64> {
 
 /// The host of an absolute URL; of `CONNECT host:443` that; nothing of a path.
 fn host_of(url: &[u8]) -> &[u8] {
-    let slash = memchr(b'/', url).unwrap_or(url.len());
+    let slash = url.iter().position(|byte| *byte == b'/').unwrap_or(url.len());
     let rest = match url.split_at_checked(slash) {
         Some(([.., b':'], [b'/', b'/', rest @ ..])) => rest,
         _ => url,
