@@ -77,7 +77,7 @@ pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<E
         let host = begin(&config, sockets, &mut before).await?;
         let (context, pace) = (host.clone(), pace(&config));
         tokio::spawn(signals.conduct(context.shutdown.clone(), pace));
-        let mut roles = start(config, &context)?;
+        let mut roles = start(config, &context).await?;
         let predecessor = Arc::new(Mutex::new(before.predecessor()));
         if roles.all_serve().await {
             context.sockets.drop_unclaimed();
@@ -240,7 +240,7 @@ struct Roles {
 }
 
 /// Starts each role that has a section as a task.
-fn start(config: HostConfig, context: &Context) -> Result<Roles> {
+async fn start(config: HostConfig, context: &Context) -> Result<Roles> {
     let mut tasks = JoinSet::new();
     let (serves, serve) = mpsc::channel::<()>(ROLES_MAX);
     if let Some(params) = config.master {
@@ -271,19 +271,20 @@ fn start(config: HostConfig, context: &Context) -> Result<Roles> {
     }
     let follow = config.follow.context("edge and dns need [follow] node_map")?;
     let following = rt::follow::start(follow, context);
+    let watched = rt::steering::start(config.location, following.clone(), context).await?;
     if let Some(params) = config.edge {
-        let (context, following, serves) = (context.clone(), following.clone(), serves.clone());
+        let (context, watched, serves) = (context.clone(), watched.clone(), serves.clone());
         tasks.spawn(role("edge", async move {
-            let bound = edge::bind(params, following, context).await?;
+            let bound = edge::bind(params, following, watched, context).await?;
             let _ = serves.try_send(());
             bound.serve().await;
             Ok(())
         }));
     }
     if let Some(params) = config.dns {
-        let (context, location) = (context.clone(), config.location);
+        let context = context.clone();
         tasks.spawn(role("dns", async move {
-            let bound = dns::Dns::bind(params, location, following, context).await?;
+            let bound = dns::Dns::bind(params, watched, context).await?;
             let _ = serves.try_send(());
             Ok(bound.serve().await?)
         }));

@@ -21,6 +21,7 @@ use nodemap::toml_read::{Document, KeyPath};
 use rt::admin::AdminListen;
 use rt::follow::FollowParams;
 use rt::listen::Listen;
+use rt::steering::LocationParams;
 use rt::tls::CertificateFiles;
 
 /// A config file larger than this is refused.
@@ -34,7 +35,7 @@ pub struct HostConfig {
     /// `[follow]`; there when the host is an edge or a DNS server.
     pub follow: Option<FollowParams>,
     /// `[location]`.
-    pub location: dns::LocationParams,
+    pub location: LocationParams,
     /// `[admin]`.
     pub admin: Option<AdminListen>,
     /// `[[tls.certificate]]`; at least one when a listener speaks TLS.

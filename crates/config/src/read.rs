@@ -10,6 +10,7 @@ use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
 use rt::admin::AdminListen;
 use rt::follow::{FollowParams, Source};
 use rt::listen::Listen;
+use rt::steering::LocationParams;
 use rt::tls::CertificateFiles;
 
 use crate::schema::{self, limits};
@@ -124,9 +125,9 @@ fn read_source(value: &Value<'_>) -> Option<Source> {
     uri.map(Source::Http)
 }
 
-fn read_location(table: &Table<'_>) -> dns::LocationParams {
+fn read_location(table: &Table<'_>) -> LocationParams {
     let file = |key| table.get(key).and_then(|value| value.path());
-    dns::LocationParams { country: file("country"), asn: file("asn") }
+    LocationParams { country: file("country"), asn: file("asn") }
 }
 
 fn read_admin(table: &Table<'_>) -> Option<AdminListen> {

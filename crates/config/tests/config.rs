@@ -292,7 +292,7 @@ fn the_defaults_of_the_reference_page_are_those_of_the_code() {
                 [health]\nlisten = [\"127.0.0.1:81\"]\nmaps = \"maps\"\n";
     let config = accepted(parse(text));
     let (edge, health) = (config.edge.unwrap(), config.health.unwrap());
-    assert_eq!((config.location, config.admin), (dns::LocationParams::default(), None));
+    assert_eq!((config.location, config.admin), (rt::steering::LocationParams::default(), None));
     let size = |bytes| format!("`\"{}\"`", ByteCount(bytes));
     let millis = |duration: Duration| duration.as_millis().to_string();
     let timing = health.probe.timing;

@@ -5,6 +5,7 @@
 //! find the zone (RFC 1034 section 4.3.2, RFC 4592 section 2.2.2).
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use model::{HostName, Name};
 use nodemap::{AdminMap, AllDown, Project, SteeringMap};
@@ -22,7 +23,7 @@ const MINIMAL_ANY_TTL_S: u32 = 3600;
 pub struct Snapshot {
     names: HashMap<Vec<u8>, Entry>,
     zones: Vec<Zone>,
-    steering: Option<Steering>,
+    steering: Option<Arc<Steering>>,
     minimal_any: RecordSet,
     generation: u64,
 }
@@ -84,7 +85,7 @@ impl Snapshot {
     }
 
     /// The names of the node map that `steering` was made of.
-    pub fn build(steering: Steering) -> Self {
+    pub fn build(steering: Arc<Steering>) -> Self {
         let generation = steering.map().generation;
         let mut builder = Builder::new(&steering.map().map, serial(generation));
         builder.add_zone_data();
@@ -111,7 +112,7 @@ impl Snapshot {
 
     /// The steering; `None` without a node map.
     pub fn steering(&self) -> Option<&Steering> {
-        self.steering.as_ref()
+        self.steering.as_deref()
     }
 
     pub(crate) fn minimal_any(&self) -> Records<'_> {

@@ -61,7 +61,7 @@ pub(crate) fn locator() -> Locator {
 
 pub(crate) fn snapshot(map: NodeMap) -> Snapshot {
     let table = ClassTable::compile(&locator(), &map.map.maps).unwrap();
-    Snapshot::build(Steering::new(Arc::new(table), Arc::new(map)).unwrap())
+    Snapshot::build(Arc::new(Steering::new(Arc::new(table), Arc::new(map)).unwrap()))
 }
 
 /// A query, field by field.

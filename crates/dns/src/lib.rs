@@ -2,18 +2,16 @@
 //! whole.
 //!
 //! # A tour in flow order
-//! 1. [`Dns::bind`] reads the location databases, builds the first snapshot and opens the sockets;
-//!    [`Dns::serve`] runs until shutdown.
+//! 1. [`Dns::bind`] builds the first snapshot and opens the sockets; [`Dns::serve`] runs until
+//!    shutdown.
 //! 2. `udp`: one thread and one socket (SO_REUSEPORT) each; a batch in, a batch out.
 //! 3. `tcp`: connections with pipelining, bounded in number, memory and patience.
-//! 4. `update`: node map or databases changed -> a new snapshot, built beside the query path.
+//! 4. `update`: a new view of `rt::steering` -> a new snapshot, built beside the query path.
 //! 5. `counters` and `status`: what is counted and shown.
 //!
 //! # Invariants
 //! - S4: a reload loses and delays no query. Queries load the snapshot without a lock; snapshots
 //!   are built, and the old ones freed, by other threads than theirs.
-//! - What cannot be used (a node map that does not compile, a database that is damaged or gone)
-//!   changes nothing but the log, a metric and `/status`. Only a bad database at start is an error.
 //! - Memory is bounded: fixed buffers per UDP thread, a bounded number of
 //!   TCP connections with a few KiB of input and about 128 KiB of output at most.
 //!
@@ -22,12 +20,11 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 
-use rt::follow::Following;
 use rt::listen::ListenError;
+use rt::steering::Watched;
 use rt::{Context, Phase};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -40,7 +37,6 @@ mod udp;
 mod update;
 
 use shared::Shared;
-use update::{UpdateError, Updater};
 
 /// UDP threads for each address when the configuration names no number: one a core, at most.
 const UDP_THREADS_DEFAULT_MAX: usize = 8;
@@ -56,22 +52,9 @@ pub struct Params {
     pub udp_threads: Option<u32>,
 }
 
-/// `[location]`: databases in MaxMind format. Without one of them, maps by what it tells have no
-/// effect.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LocationParams {
-    /// Country and continent.
-    pub country: Option<PathBuf>,
-    /// AS number; may be the same file.
-    pub asn: Option<PathBuf>,
-}
-
 /// Why the role could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A location database cannot be used.
-    #[error(transparent)]
-    Location(#[from] UpdateError),
     /// An address could not be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -91,30 +74,25 @@ pub struct Dns {
     udp: Vec<UdpSocket>,
     tcp: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
-    updater: Updater,
+    watched: Watched,
     shared: Arc<Shared>,
     context: Context,
 }
 
 impl Dns {
-    /// Reads the databases, builds the first snapshot if a node map is known, and opens the
-    /// sockets. Needs a tokio runtime.
-    pub async fn bind(
-        params: Params,
-        location: LocationParams,
-        following: Following,
-        context: Context,
-    ) -> Result<Self, Error> {
+    /// Builds the first snapshot if a node map is known, and opens the sockets. Needs a tokio
+    /// runtime.
+    pub async fn bind(params: Params, watched: Watched, context: Context) -> Result<Self, Error> {
         let threads = udp_threads(params.udp_threads);
         let shared = Arc::new(Shared::new(&context));
         // Before the sockets are open: a server that starts with a last good map never says that
         // it has none.
-        let updater = Updater::start(location, following, Arc::clone(&shared)).await?;
+        update::apply(watched.view(), &shared).await.map_err(|_| Error::Defect)?;
         let mut bound = Self {
             udp: Vec::new(),
             tcp: Vec::new(),
             addresses: Vec::new(),
-            updater,
+            watched,
             shared,
             context,
         };
@@ -122,7 +100,8 @@ impl Dns {
             bound.listen(address, threads)?;
         }
         let (shared, addresses) = (Arc::clone(&bound.shared), bound.addresses.clone());
-        bound.context.status.set("dns", move || shared.status(&addresses, threads));
+        let watched = bound.watched.clone();
+        bound.context.status.set("dns", move || shared.status(&watched, &addresses, threads));
         Ok(bound)
     }
 
@@ -157,7 +136,7 @@ impl Dns {
 
     /// Answers until shutdown; what was asked before is still answered.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { udp, tcp, addresses, updater, shared, context } = self;
+        let Self { udp, tcp, addresses, watched, shared, context } = self;
         tracing::info!(?addresses, udp_sockets = udp.len(), "dns answers");
         let (sender, mut ended) = mpsc::channel(udp.len().max(1));
         let mut threads = Vec::new();
@@ -172,11 +151,12 @@ impl Dns {
         }
         drop(sender);
         let mut tasks = JoinSet::new();
-        let server = Arc::new(tcp::Server::new(tcp::Limits::default(), shared, &context));
+        let server =
+            Arc::new(tcp::Server::new(tcp::Limits::default(), Arc::clone(&shared), &context));
         for listener in tcp {
             tasks.spawn(Arc::clone(&server).listen(listener));
         }
-        tasks.spawn(updater.run(context.shutdown.clone()));
+        tasks.spawn(update::run(watched, shared, context.shutdown.clone()));
         let early = tokio::select! {
             () = context.shutdown.reached(Phase::Draining) => false,
             _ = tasks.join_next() => !context.shutdown.has_reached(Phase::Draining),

@@ -13,12 +13,13 @@ use locate::mmdb_write::Writer;
 use model::CountryCode;
 use nodemap::NodeMap;
 use rt::Context;
+use rt::steering::{self, LocationParams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::{Dns, Error, LocationParams, Params, shared::Shared, tcp};
+use crate::{Dns, Error, Params, shared::Shared, tcp};
 
 /// A node map with one project, whose clients in Germany go to `198.51.100.GERMANY`.
 fn node_map(generation: u64, germany: u8) -> Arc<NodeMap> {
@@ -94,7 +95,8 @@ impl Running {
         let context = context(dir.path());
         let params = Params { listen: vec!["127.0.0.1:0".parse().unwrap()], udp_threads: Some(2) };
         let location = LocationParams { country: Some(database.clone()), asn: None };
-        let dns = Dns::bind(params, location, following, context.clone()).await.unwrap();
+        let watched = steering::start(location, following, &context).await.unwrap();
+        let dns = Dns::bind(params, watched, context.clone()).await.unwrap();
         let address = dns.addresses()[0];
         Self { address, maps, context, task: tokio::spawn(dns.serve()), database, _dir: dir }
     }
@@ -250,7 +252,7 @@ async fn a_changed_database_is_read_and_a_bad_one_is_not_used() {
         assert_eq!(ask_udp(&socket, &german).await, "198.51.100.1");
     }
     assert!(error().as_str().unwrap().contains("country.mmdb"), "{}", error());
-    let errors = r#"cacheboy_dns_reload_errors_total{source="location"} "#;
+    let errors = r#"cacheboy_host_steering_errors_total{source="location"} "#;
     let metrics = dns.context.metrics.render();
     assert!(metrics.contains(errors) && !metrics.contains(&format!("{errors}0")), "{metrics}");
     // Still the old one; and rules that change are compiled from it.
@@ -261,22 +263,6 @@ async fn a_changed_database_is_read_and_a_bad_one_is_not_used() {
     let moved = query("p.cdn.example", Some([203, 0, 113]));
     assert_eq!(ask_udp(&socket, &moved).await, "198.51.100.1");
     dns.stop().await;
-}
-
-#[tokio::test]
-async fn a_bad_database_at_start_is_an_error_that_names_it() {
-    let dir = tempfile::tempdir().unwrap();
-    let params = Params { listen: vec!["127.0.0.1:0".parse().unwrap()], udp_threads: Some(1) };
-    for bytes in [None, Some(b"not a database")] {
-        let path = dir.path().join("country.mmdb");
-        bytes.into_iter().for_each(|bytes| std::fs::write(&path, bytes).unwrap());
-        let (_maps, following) = watch::channel(None);
-        let location = LocationParams { country: Some(path), asn: None };
-        let bound = Dns::bind(params.clone(), location, following, context(dir.path())).await;
-        let Err(Error::Location(error)) = bound else { panic!("it started") };
-        let cause = std::error::Error::source(&error).unwrap().to_string();
-        assert!(cause.contains("country.mmdb"), "{cause}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -368,7 +354,9 @@ async fn a_taken_port_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let (_maps, following) = watch::channel(None);
     let params = Params { listen: vec![address], udp_threads: Some(1) };
-    let bound = Dns::bind(params, LocationParams::default(), following, context(dir.path())).await;
+    let context = context(dir.path());
+    let watched = steering::start(LocationParams::default(), following, &context).await.unwrap();
+    let bound = Dns::bind(params, watched, context).await;
     let Err(Error::Listen(error)) = bound else { panic!("it started") };
     assert!(error.to_string().contains(&address.to_string()), "{error}");
 }

@@ -1,194 +1,38 @@
-//! From what changes to a new snapshot, beside the query path.
-//!
-//! Two sources change: the node map (followed by `rt`) and the files of the location databases
-//! (looked at each second). A new node map takes milliseconds; a new database, or new steering
-//! rules, take a compile of the class table. A database is read and compiled in the background
-//! while node maps go on being applied.
+//! From a new view for steering to a new snapshot, beside the query path.
 
-use std::fs;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use dns_proto::Snapshot;
-use locate::{Locator, OpenError};
-use nodemap::NodeMap;
-use rt::follow::Following;
+use rt::steering::{View, Watched};
 use rt::{Phase, Shutdown};
-use steer::{ClassTable, CompileError, OutdatedTable, Steering};
-use tokio::task::{JoinError, JoinHandle, spawn_blocking};
-use tokio::time::MissedTickBehavior;
+use tokio::task::{JoinError, spawn_blocking};
 
-use crate::LocationParams;
-use crate::shared::{Shared, Source};
+use crate::shared::Shared;
 
-/// How often the database files are looked at.
-const FILE_POLL: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
-
-/// Why a node map or database was not taken into use.
-#[derive(Debug, thiserror::Error)]
-pub enum UpdateError {
-    /// The steering rules cannot be compiled.
-    #[error("cannot compile the steering maps")]
-    Compile(#[from] CompileError),
-    /// The table and the node map do not belong together.
-    #[error("cannot plan answers")]
-    Plan(#[from] OutdatedTable),
-    /// A database cannot be used.
-    #[error("cannot use the location database")]
-    Open(#[from] OpenError),
-    /// The work broke off.
-    #[error("building a snapshot broke down: please report it with the log")]
-    Defect(#[from] JoinError),
+/// Publishes the snapshot of the view there is, if there is one.
+///
+/// # Errors
+/// When the work broke off, by a defect.
+pub(crate) async fn apply(view: Option<Arc<View>>, shared: &Shared) -> Result<(), JoinError> {
+    let Some(view) = view else { return Ok(()) };
+    let steering = Arc::clone(&view.steering);
+    drop(view);
+    let snapshot = spawn_blocking(move || Snapshot::build(steering)).await?;
+    let (generation, names) = (snapshot.generation(), snapshot.names());
+    tracing::info!(generation, names, "answering from a new snapshot");
+    shared.publish(snapshot);
+    Ok(())
 }
 
-/// Databases ready for use, with the class table of the node map at that time.
-struct Loaded {
-    locator: Arc<Locator>,
-    table: Option<Arc<ClassTable>>,
-}
-
-/// Keeps the snapshot up to date.
-pub(crate) struct Updater {
-    location: LocationParams,
-    following: Following,
-    shared: Arc<Shared>,
-    loaded: Loaded,
-    /// The files as they were when they were last read, well or not.
-    stamps: Stamps,
-    loading: Option<JoinHandle<Result<Loaded, UpdateError>>>,
-}
-
-impl Updater {
-    /// Reads the databases and, when a node map is known, publishes the first snapshot.
-    ///
-    /// # Errors
-    /// When a database cannot be used. A node map that cannot is no reason not to start: the
-    /// publisher may have a better one by now.
-    pub(crate) async fn start(
-        location: LocationParams,
-        following: Following,
-        shared: Arc<Shared>,
-    ) -> Result<Self, UpdateError> {
-        let stamps = Stamps::of(&location);
-        let paths = location.clone();
-        let loaded = spawn_blocking(move || load(&paths, None)).await??;
-        shared.set_databases(loaded.locator.describe());
-        let mut updater = Self { location, following, shared, loaded, stamps, loading: None };
-        updater.apply().await;
-        Ok(updater)
-    }
-
-    /// Follows the changes until shutdown.
-    pub(crate) async fn run(mut self, shutdown: Shutdown) {
-        let mut look = tokio::time::interval(FILE_POLL);
-        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = shutdown.reached(Phase::Draining) => return,
-                // The sender lives as long as the process; without it only files can change.
-                Ok(()) = self.following.changed() => self.apply().await,
-                loaded = finished(&mut self.loading) => self.take(loaded).await,
-                _ = look.tick() => self.look_at_files(),
-            }
+/// Follows the views until shutdown, or a defect.
+pub(crate) async fn run(mut watched: Watched, shared: Arc<Shared>, shutdown: Shutdown) {
+    loop {
+        tokio::select! {
+            () = shutdown.reached(Phase::Draining) => return,
+            changed = watched.changed() => if changed.is_err() { return },
         }
-    }
-
-    /// Takes the newest node map into use.
-    async fn apply(&mut self) {
-        let Some(map) = self.following.borrow_and_update().clone() else { return };
-        if let Err(error) = self.build(map).await {
-            self.shared.failed(Source::NodeMap, &error);
-        }
-    }
-
-    async fn build(&mut self, map: Arc<NodeMap>) -> Result<(), UpdateError> {
-        let (locator, table) = (Arc::clone(&self.loaded.locator), self.loaded.table.clone());
-        let built = spawn_blocking(move || {
-            let table = match table {
-                Some(table) if table.is_of(&map.map.maps) => table,
-                _ => Arc::new(ClassTable::compile(&locator, &map.map.maps)?),
-            };
-            let steering = Steering::new(Arc::clone(&table), map)?;
-            Ok::<_, UpdateError>((table, Snapshot::build(steering)))
-        });
-        let (table, snapshot) = built.await??;
-        tracing::info!(
-            generation = snapshot.generation(),
-            names = snapshot.names(),
-            classes = table.classes(),
-            "answering from a new snapshot"
-        );
-        self.loaded.table = Some(table);
-        self.shared.publish(snapshot);
-        Ok(())
-    }
-
-    /// Begins to read databases whose files have changed.
-    fn look_at_files(&mut self) {
-        if self.loading.is_some() {
+        if apply(watched.view(), &shared).await.is_err() {
             return;
         }
-        let stamps = Stamps::of(&self.location);
-        if stamps != self.stamps {
-            self.stamps = stamps;
-            let (paths, map) = (self.location.clone(), self.following.borrow().clone());
-            self.loading = Some(spawn_blocking(move || load(&paths, map.as_deref())));
-        }
-    }
-
-    /// Takes databases into use that were read in the background.
-    async fn take(&mut self, loaded: Result<Loaded, UpdateError>) {
-        let loaded = match loaded {
-            Ok(loaded) => loaded,
-            Err(error) => return self.shared.failed(Source::Location, &error),
-        };
-        for database in loaded.locator.describe() {
-            tracing::info!(file = %database.file.display(), networks = database.networks,
-                build_s = database.build_s, "location database read anew");
-        }
-        self.shared.set_databases(loaded.locator.describe());
-        let old = std::mem::replace(&mut self.loaded, loaded);
-        // Its table may be the last: freeing it is work.
-        drop(spawn_blocking(move || drop(old)));
-        self.apply().await;
-    }
-}
-
-/// The databases, and the class table for the rules of `map`.
-fn load(location: &LocationParams, map: Option<&NodeMap>) -> Result<Loaded, UpdateError> {
-    let locator = Locator::open(location.country.as_deref(), location.asn.as_deref())?;
-    for database in locator.describe().iter().filter(|d| d.description.starts_with("DEMO DATA")) {
-        tracing::warn!(
-            file = %database.file.display(),
-            "steering by demo data with known errors: set [location] to a database of your own before \
-             real clients come"
-        );
-    }
-    let table = map.map(|map| ClassTable::compile(&locator, &map.map.maps)).transpose()?;
-    Ok(Loaded { locator: Arc::new(locator), table: table.map(Arc::new) })
-}
-
-/// Waits for the work to end and takes it out; without work, for ever.
-async fn finished(
-    loading: &mut Option<JoinHandle<Result<Loaded, UpdateError>>>,
-) -> Result<Loaded, UpdateError> {
-    let Some(work) = loading else { return std::future::pending().await };
-    let result = work.await;
-    *loading = None;
-    result?
-}
-
-/// What tells a changed file from an unchanged one.
-#[derive(Debug, PartialEq, Eq)]
-struct Stamps([Option<(SystemTime, u64)>; 2]);
-
-impl Stamps {
-    fn of(location: &LocationParams) -> Self {
-        let stamp = |path: &Path| {
-            let metadata = fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
-        };
-        Self([&location.country, &location.asn].map(|path| stamp(path.as_deref()?)))
     }
 }

@@ -14,6 +14,7 @@ use model::time::utc;
 use rt::alive::Sign;
 use rt::follow::Following;
 use rt::listen;
+use rt::steering::Watched;
 use rt::{Context, Metrics};
 use serve::disk::FsDisk;
 use serve::{BindError, Counters as Connections, Files, Limits, Listener};
@@ -92,8 +93,13 @@ pub fn look(params: &Params) -> Result<(), Error> {
 }
 
 /// Opens the stores and binds the sockets.
-pub async fn bind(params: Params, node_map: Following, context: Context) -> Result<Bound, Error> {
-    bind_on(|folder| Arc::new(FsDisk::new(folder)), params, node_map, context).await
+pub async fn bind(
+    params: Params,
+    node_map: Following,
+    steering: Watched,
+    context: Context,
+) -> Result<Bound, Error> {
+    bind_on(|folder| Arc::new(FsDisk::new(folder)), params, node_map, steering, context).await
 }
 
 /// The same with disks of the caller's: each is made for the folder of a store.
@@ -101,6 +107,7 @@ pub async fn bind_on(
     disk_of: impl Fn(&Path) -> Arc<dyn store::Disk> + Send + Sync + 'static,
     params: Params,
     node_map: Following,
+    steering: Watched,
     context: Context,
 ) -> Result<Bound, Error> {
     let bind = |listen| Listener::bind(listen, &context, &limits());
@@ -125,6 +132,7 @@ pub async fn bind_on(
         me: Identity::new(&context.name),
         name: context.name.clone(),
         projects: ArcSwap::default(),
+        steering,
         stores,
         successor: Successor::default(),
         upstream: Upstream::new(
@@ -299,6 +307,7 @@ fn show(
     listeners: &serde_json::Value,
 ) -> serde_json::Value {
     let projects = edge.projects.load();
+    let steered_by = edge.steering.view().map_or(0, |view| view.steering.map().generation);
     let now = rt::clock::now();
     let masters = |project: &crate::project::Project| -> serde_json::Value {
         let each = project.sources.iter().map(|(id, m)| {
@@ -325,6 +334,7 @@ fn show(
         edge.counters.refusals().map(|(word, n)| (word.to_owned(), n.into())).collect();
     serde_json::json!({
         "generation": projects.generation,
+        "steering_generation": steered_by,
         "listeners": listeners,
         "draining": edge.shutdown.is_leaving(),
         "connections": connections.open.load(Ordering::Relaxed),

@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderValue};
 use http_cache::vary::{favourite_language, is_in_language};
 use http_cache::{Identity, ReadyHead, Selecting, StoredHead, Target, range_headers};
 use model::Name;
+use rt::steering::Watched;
 use rt::{Shutdown, clock};
 use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -37,6 +38,8 @@ pub(crate) struct Edge {
     /// Of its node.
     pub(crate) name: Name,
     pub(crate) projects: ArcSwap<Projects>,
+    /// Where clients belong.
+    pub(crate) steering: Watched,
     pub(crate) stores: Stores,
     pub(crate) successor: Successor,
     pub(crate) upstream: Upstream,

@@ -6,7 +6,8 @@
 //! systemd is told), [`context`] (what a role is handed at start), [`listen`], [`tls`]
 //! (the certificates of listeners), [`file`] (whole files or nothing), [`metrics`] (one table of all
 //! metrics), [`admin`] (`/metrics`, `/status`), [`client`]
-//! (one bounded HTTP request) and [`follow`] (the node map: last good file, then a long poll).
+//! (one bounded HTTP request), [`follow`] (the node map: last good file, then a long poll) and
+//! [`steering`] (node map and location databases -> where clients belong).
 
 pub mod admin;
 pub mod alive;
@@ -23,6 +24,7 @@ pub mod notify;
 pub mod secret;
 pub mod shutdown;
 pub mod signals;
+pub mod steering;
 pub mod tls;
 pub mod yielding;
 

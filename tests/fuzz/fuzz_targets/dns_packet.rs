@@ -25,7 +25,7 @@ static SNAPSHOT: LazyLock<Snapshot> = LazyLock::new(|| {
     };
     let locator = Locator::open(None, None).unwrap();
     let table = ClassTable::compile(&locator, &map.map.maps).unwrap();
-    Snapshot::build(Steering::new(Arc::new(table), Arc::new(map)).unwrap())
+    Snapshot::build(Arc::new(Steering::new(Arc::new(table), Arc::new(map)).unwrap()))
 });
 
 fuzz_target!(|message: &[u8]| {

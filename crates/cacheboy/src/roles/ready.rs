@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use config::HostConfig;
-use locate::Locator;
 use rt::file::{LockError, lock_folder};
 use rt::handover::Sockets;
 use rt::tls::Certificate;
@@ -21,9 +20,8 @@ pub(super) fn look(config: &HostConfig, sockets: &Sockets) -> Result<()> {
     if let Some(edge) = &config.edge {
         edge::look(edge)?;
     }
-    if config.dns.is_some() {
-        let location = &config.location;
-        Locator::open(location.country.as_deref(), location.asn.as_deref())?;
+    if config.dns.is_some() || config.edge.is_some() {
+        config.location.open()?;
     }
     bind_all(config, sockets)
 }

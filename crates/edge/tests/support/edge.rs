@@ -8,6 +8,8 @@ use std::time::Duration;
 use edge::{Params, StoreParams, Timeouts};
 use model::ByteCount;
 use nodemap::{AdminMap, HostPattern, NodeMap, Project};
+use rt::follow::Following;
+use rt::steering::{LocationParams, Watched};
 use rt::tls::{CertificateFiles, Certificates};
 use rt::{Context, Shutdown};
 use tokio::sync::watch;
@@ -80,6 +82,21 @@ fn context(dir: &Path) -> Context {
     Context::new("edge1".parse().unwrap(), dir.to_owned())
 }
 
+/// Where clients belong, without databases.
+async fn steering(following: &Following, context: &Context) -> Watched {
+    let location = LocationParams::default();
+    rt::steering::start(location, following.clone(), context).await.unwrap()
+}
+
+async fn bind(
+    params: Params,
+    following: Following,
+    context: &Context,
+) -> Result<edge::Bound, edge::Error> {
+    let steering = steering(&following, context).await;
+    edge::bind(params, following, steering, context.clone()).await
+}
+
 impl Edge {
     /// An edge that keeps its blocks in `dir`.
     pub async fn start(dir: &Path, masters: &[&Origin]) -> Self {
@@ -97,7 +114,7 @@ impl Edge {
         let context = Context { name: name.parse().unwrap(), ..context(dir) };
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let params = params(dir, ByteCount(1 << 30));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
     }
 
@@ -112,7 +129,7 @@ impl Edge {
         params.fill_memory = fill_memory;
         let context = context(dir);
         let (map, following) = watch::channel(map.map(Arc::new));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
     }
 
@@ -122,7 +139,7 @@ impl Edge {
         params.stores.iter_mut().for_each(|store| store.block_bytes = block_bytes);
         let context = context(dir);
         let (map, following) = watch::channel(Some(Arc::new(map)));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
     }
 
@@ -136,7 +153,9 @@ impl Edge {
         let context = context(dir);
         let (map, following) = watch::channel(map.map(Arc::new));
         let disk_of = move |_: &Path| Arc::clone(&disk);
-        let bound = edge::bind_on(disk_of, params(dir, size), following, context.clone());
+        let steering = steering(&following, &context).await;
+        let params = params(dir, size);
+        let bound = edge::bind_on(disk_of, params, following, steering, context.clone());
         Self::serving(bound.await.unwrap(), map, context)
     }
 
@@ -148,7 +167,7 @@ impl Edge {
         params.timeouts.connect = Duration::from_secs(10);
         let context = context(dir);
         let (map, following) = watch::channel(Some(Arc::new(map)));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
     }
 
@@ -160,7 +179,7 @@ impl Edge {
         let certificates = Certificates::load(files, dir, &context.metrics).unwrap();
         context.certificates = Some(certificates);
         let (map, following) = watch::channel(Some(Arc::new(map)));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
     }
 
@@ -173,7 +192,7 @@ impl Edge {
     pub async fn try_start(dir: &Path, map: NodeMap) -> Result<Self, edge::Error> {
         let context = context(dir);
         let (map, following) = watch::channel(Some(Arc::new(map)));
-        let bound = edge::bind(params(dir, ByteCount(1 << 30)), following, context.clone());
+        let bound = bind(params(dir, ByteCount(1 << 30)), following, &context);
         Ok(Self::serving(bound.await?, map, context))
     }
 
@@ -199,7 +218,7 @@ impl Edge {
         let map = self.map.borrow().clone();
         let (map, following) = watch::channel(map);
         let params = params(dir, ByteCount(1 << 30));
-        let bound = edge::bind(params, following, context.clone()).await.unwrap();
+        let bound = bind(params, following, &context).await.unwrap();
         let bound = bound.on_private(self.private.try_clone().unwrap()).unwrap();
         Self::serving(bound, map, context)
     }

@@ -19,6 +19,4 @@ super::metrics! {
         "Generation of the node map that answers come from (0: none yet).";
     CLASSES: Gauge "cacheboy_dns_classes" []
         "Classes of client addresses that the steering maps tell apart.";
-    RELOAD_ERRORS: Counter "cacheboy_dns_reload_errors_total" ["source"]
-        "Reloads refused while the old data stays in use, by source (node-map, location).";
 }

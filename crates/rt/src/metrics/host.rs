@@ -11,4 +11,6 @@ super::metrics! {
         "Attempts to hand over to a successor, by result (done, refused, died, late, spawn, protocol, yield, leaving, first-process).";
     NODE_MAP_ERRORS: Counter "cacheboy_host_node_map_errors_total" ["reason"]
         "Node map polls that failed, by reason (fetch, status, invalid, older, ahead).";
+    STEERING_ERRORS: Counter "cacheboy_host_steering_errors_total" ["source"]
+        "Data for steering refused while the old stays in use, by source (node-map, location).";
 }
