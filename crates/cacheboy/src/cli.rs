@@ -3,10 +3,12 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{ArgGroup, Args, Parser, Subcommand};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use ipnet::IpNet;
 use model::Name;
 use rt::admin::AdminAddress;
+use usage::table::Subject;
 
 /// A content-delivery network for open-source downloads, in one program.
 ///
@@ -45,6 +47,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show country and network of an address
     Lookup(LookupArgs),
+    /// Say who got what, by the access logs of edges
+    Report(ReportArgs),
     /// Take content out of use on the edges before its time, and say what each of them did
     Purge(PurgeArgs),
 }
@@ -119,6 +123,52 @@ pub(crate) struct LookupArgs {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = REPORT_HELP)]
+pub(crate) struct ReportArgs {
+    /// By what
+    #[arg(value_parser = subject(), value_name = "SUBJECT")]
+    pub(crate) subject: Subject,
+    /// Access logs, Squid's native format or JSON, gzipped or not; - is standard input
+    #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
+    pub(crate) log: Vec<PathBuf>,
+    /// Only what ended at this time (UTC) or later: 2026-11-30, 2026-11-30T12:00 or 2026-11-30T12:00:00
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) from: Option<u64>,
+    /// Only what ended before this time
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) to: Option<u64>,
+    /// How many of the largest to show
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub(crate) top: usize,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = ReportFormat::Table)]
+    pub(crate) format: ReportFormat,
+    /// Use the databases of this config file, and for projects its node map
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Tell the project of Squid's lines, which have hosts only, by these admin maps
+    #[arg(long, value_name = "DIR", conflicts_with = "config")]
+    pub(crate) maps: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) databases: DatabaseArgs,
+}
+
+/// The form of a report.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ReportFormat {
+    /// For people
+    Table,
+    /// For spreadsheets: the rows alone
+    Csv,
+    /// For programs
+    Json,
+}
+
+const REPORT_HELP: &str = "One MByte is 1,000,000 bytes. Lines that are not understood are left out, and counted.\n\
+                           Exit codes: 0 done, 1 a log could not be read to its end (what was read is \
+                           shown), 2 wrong usage.";
+
+#[derive(Debug, Args)]
 #[command(
     group(ArgGroup::new("source").required(true).args(["config", "maps", "node"])),
     group(ArgGroup::new("what").required(true).multiple(true).args(["target", "project"])),
@@ -163,6 +213,17 @@ pub(crate) struct DatabaseArgs {
     /// AS number database (MaxMind format) [default: the built-in demo data]
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     pub(crate) asn: Option<PathBuf>,
+}
+
+/// By what reports are made.
+fn subject() -> impl TypedValueParser<Value = Subject> {
+    PossibleValuesParser::new(Subject::ALL.map(Subject::word))
+        .try_map(|word| word.parse::<Subject>())
+}
+
+/// A moment in UTC, as milliseconds since 1970.
+fn time(text: &str) -> Result<u64, &'static str> {
+    model::time::parse_utc(text).ok_or("write 2026-11-30, 2026-11-30T12:00 or 2026-11-30T12:00:00")
 }
 
 /// An address, or the first one of a prefix: prefixes are what these commands print.

@@ -1,7 +1,7 @@
 //! `cacheboy`: one program, a subcommand a role, and the commands that people use beside them.
 //!
 //! Reading order: [`cli`] (what can be asked), [`roles`] (playing roles), [`check`], [`explain`],
-//! [`lookup`], [`purge`], [`demo`] (the whole network on one machine).
+//! [`lookup`], [`purge`], [`report`], [`demo`] (the whole network on one machine).
 
 mod check;
 mod cli;
@@ -11,6 +11,7 @@ mod geo;
 mod lookup;
 mod out;
 mod purge;
+mod report;
 mod roles;
 
 use std::process::ExitCode;
@@ -64,6 +65,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Purge(args) => on_runtime(purge::run(args)),
     }
 }

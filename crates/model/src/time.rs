@@ -49,6 +49,48 @@ fn civil(days: u64) -> (u64, u64, u64) {
     (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
+/// Unix milliseconds of a moment in UTC as people write it: `2026-11-30`, with `12:00` or `12:00:00`
+/// after a space or `T`, with or without `Z` at its end; so all that [`utc`] prints until 9999.
+pub fn parse_utc(text: &str) -> Option<u64> {
+    let text = text.strip_suffix('Z').unwrap_or(text);
+    let (date, time) = text.split_once(['T', ' ']).unwrap_or((text, "00:00"));
+    let [year, month, day] = numbers(date, '-', [4, 2, 2])?;
+    let [hour, minute, second] =
+        numbers(time, ':', [2, 2, 2]).or_else(|| numbers(&format!("{time}:00"), ':', [2, 2, 2]))?;
+    let days = day_number(year, month, day)?;
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    Some((((days * 24 + hour) * 60 + minute) * 60 + second) * 1000)
+}
+
+/// Three numbers of so many digits.
+fn numbers(text: &str, between: char, lengths: [usize; 3]) -> Option<[u64; 3]> {
+    let parts: Vec<&str> = text.split(between).collect();
+    let parts: [&str; 3] = parts.try_into().ok()?;
+    let mut found = [0; 3];
+    for ((part, length), number) in parts.iter().zip(lengths).zip(&mut found) {
+        let is_number = part.len() == length && part.bytes().all(|byte| byte.is_ascii_digit());
+        *number = is_number.then(|| part.parse().ok())??;
+    }
+    Some(found)
+}
+
+/// The day counted from 1970-01-01 that has this date, if there is one (as [`civil`], the other way
+/// round).
+#[allow(clippy::arithmetic_side_effects)] // four digits of a year from 1970 on: nothing here overflows
+fn day_number(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let (from_march, of_era) = ((month + 9) % 12, year - u64::from(month <= 2));
+    let (era, year_of_era) = (of_era / 400, of_era % 400);
+    let of_year = (153 * from_march + 2) / 5 + day - 1;
+    let of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + of_year;
+    let days = era * 146_097 + of_era - 719_468;
+    (civil(days) == (year, month, day)).then_some(days)
+}
+
 /// A seeded source of randomness: the same seed gives the same throws.
 #[derive(Clone, Debug)]
 pub struct Dice(fastrand::Rng);
@@ -93,6 +135,34 @@ mod tests {
             (u64::MAX, "584556019-04-03 14:25:51Z"),
         ] {
             assert_eq!(utc(ms), expected, "{ms}");
+        }
+    }
+
+    #[test]
+    fn unix_time_is_read_by_the_calendar() {
+        for (text, ms) in [
+            ("1970-01-01", Some(0)),
+            ("2000-02-28T23:59:59Z", Some(951_782_399_000)),
+            ("2000-02-29 00:00", Some(951_782_400_000)),
+            ("2100-03-01", Some(4_107_542_400_000)),
+            ("2100-02-29", None),
+            ("2026-04-31", None),
+            ("1969-12-31", None),
+            ("2026-11-30T24:00", None),
+            ("2026-11-30T1:00", None),
+            ("2026-11-30T", None),
+            ("2026-11-30T01:00:00:00", None),
+            ("26-11-30", None),
+            ("2026-11", None),
+            ("2026-11-30-1", None),
+            ("today", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_utc(text), ms, "{text}");
+        }
+        for day in (0..2_932_897).step_by(37) {
+            let ms = day * 86_400_000 + 3_661_000;
+            assert_eq!(parse_utc(&utc(ms)), Some(ms));
         }
     }
 

@@ -36,8 +36,8 @@ pub struct Access<'a> {
     pub asn: Cow<'a, [u8]>,
     /// Code of its country; Squid's lines have none.
     pub country: Cow<'a, [u8]>,
-    /// The project; Squid's lines have none.
-    pub project: Cow<'a, [u8]>,
+    /// The project; empty when the request named none, `None` when the line does not say.
+    pub project: Option<Cow<'a, [u8]>>,
     /// The host that was named, with its port if it named one.
     pub host: Cow<'a, [u8]>,
     /// The node that answered; Squid's lines have none.

@@ -7,7 +7,7 @@ use super::Fault;
 /// A longer line is none: its bytes are passed over as they come.
 pub const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// Cuts pieces into lines. Blank lines are left out.
+/// Cuts pieces into lines, blank ones too.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// The line that the last piece ended in.
@@ -44,7 +44,7 @@ impl Lines {
     pub fn end(&mut self, mut each: impl FnMut(Result<&[u8], Fault>)) {
         if std::mem::take(&mut self.is_passing_over) {
             each(Err(Fault::TooLong));
-        } else {
+        } else if !self.begun.is_empty() {
             hand_over(&self.begun, &mut each);
         }
         self.begun.clear();
@@ -67,7 +67,7 @@ fn hand_over(line: &[u8], each: &mut impl FnMut(Result<&[u8], Fault>)) {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     if line.len() > LINE_BYTES_MAX {
         each(Err(Fault::TooLong));
-    } else if !line.is_empty() {
+    } else {
         each(Ok(line));
     }
 }
@@ -91,7 +91,8 @@ mod tests {
     #[test]
     fn lines_are_the_same_however_they_are_cut() {
         let text = b"one\n\ntwo\r\n\r\nthree and more\nlast";
-        let wanted = ["one", "two", "three and more", "last"].map(|l| Ok(l.as_bytes().to_vec()));
+        let wanted =
+            ["one", "", "two", "", "three and more", "last"].map(|l| Ok(l.as_bytes().to_vec()));
         for size in 1..=text.len() {
             assert_eq!(cut(text, size), wanted, "{size}");
         }
