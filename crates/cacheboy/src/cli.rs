@@ -49,6 +49,8 @@ pub(crate) enum Command {
     Lookup(LookupArgs),
     /// Say who got what, by the access logs of edges
     Report(ReportArgs),
+    /// Drain a node, end that, or say what it is doing
+    Node(NodeArgs),
     /// Take content out of use on the edges before its time, and say what each of them did
     Purge(PurgeArgs),
 }
@@ -117,6 +119,57 @@ pub(crate) struct LookupArgs {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) databases: DatabaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct NodeArgs {
+    #[command(subcommand)]
+    pub(crate) command: NodeCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodeCommand {
+    /// Have health take the node out of answers; it goes on serving everybody who comes
+    Drain {
+        #[command(flatten)]
+        target: NodeTarget,
+        /// Why, for those who look at its status
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        reason: String,
+        /// End by itself after this time: 90s, 30m, 2h or 3d [default: when it is undrained]
+        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+        time: Option<u64>,
+    },
+    /// End that
+    Undrain {
+        #[command(flatten)]
+        target: NodeTarget,
+    },
+    /// Say whether it is drained, and how much it is sending
+    Status {
+        #[command(flatten)]
+        target: NodeTarget,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(group(ArgGroup::new("reach").required(true).args(["config", "maps", "node"])))]
+pub(crate) struct NodeTarget {
+    /// The node [default: this host]
+    #[arg(value_name = "NAME", conflicts_with = "node")]
+    pub(crate) name: Option<Name>,
+    /// This host by its own [admin]; another node by the node map of the host with this config file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// By the `admin` key of the node in these admin maps
+    #[arg(long, value_name = "DIR", requires = "name")]
+    pub(crate) maps: Option<PathBuf>,
+    /// The node with this admin listener, http://HOST:PORT or unix:PATH
+    #[arg(long, value_name = "ADMIN")]
+    pub(crate) node: Option<AdminAddress>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -215,6 +268,16 @@ pub(crate) struct DatabaseArgs {
     pub(crate) asn: Option<PathBuf>,
 }
 
+/// A length of time in seconds.
+fn seconds(text: &str) -> Result<u64, &'static str> {
+    let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400u64)];
+    let read = |(unit, factor): (&str, u64)| {
+        text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)
+    };
+    let found = units.into_iter().find_map(read).filter(|seconds| *seconds > 0);
+    found.ok_or("write a number and s, m, h or d: 90s, 30m, 2h, 3d")
+}
+
 /// By what reports are made.
 fn subject() -> impl TypedValueParser<Value = Subject> {
     PossibleValuesParser::new(Subject::ALL.map(Subject::word))
@@ -289,6 +352,37 @@ mod tests {
             "--project P --maps m",
         ] {
             assert!(!parse(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn node_names_how_it_is_reached_and_how_long_it_is_drained() {
+        let parse = |line: &str| {
+            let words = ["cacheboy", "node"].into_iter().chain(line.split_whitespace());
+            Cli::try_parse_from(words).is_ok()
+        };
+        for good in [
+            "drain --config c",
+            "drain --config c --for 2h --reason disk --json",
+            "undrain one --maps m",
+            "status --node unix:/b",
+        ] {
+            assert!(parse(good), "{good}");
+        }
+        for bad in [
+            "drain",
+            "drain one",
+            "drain --maps m",
+            "drain one --node unix:/b",
+            "status --for 2h --config c",
+        ] {
+            assert!(!parse(bad), "{bad}");
+        }
+        for (text, length) in [("90s", Some(90)), ("2h", Some(7200)), ("3d", Some(259_200))] {
+            assert_eq!(seconds(text).ok(), length);
+        }
+        for text in ["", "0s", "2", "h", "-1s", "1.5h", "99999999999999999999d"] {
+            assert!(seconds(text).is_err(), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! `cacheboy`: one program, a subcommand a role, and the commands that people use beside them.
 //!
 //! Reading order: [`cli`] (what can be asked), [`roles`] (playing roles), [`check`], [`explain`],
-//! [`lookup`], [`purge`], [`report`], [`demo`] (the whole network on one machine).
+//! [`lookup`], [`purge`], [`node`], [`report`], [`demo`] (the whole network on one machine).
 
 mod check;
 mod cli;
@@ -9,6 +9,8 @@ mod demo;
 mod explain;
 mod geo;
 mod lookup;
+mod node;
+mod nodes;
 mod out;
 mod purge;
 mod report;
@@ -66,6 +68,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Node(args) => on_runtime(node::run(args)),
         Command::Purge(args) => on_runtime(purge::run(args)),
     }
 }

@@ -6,44 +6,22 @@
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::CommandFactory;
 use clap::error::ErrorKind;
 use model::{ByteCount, Name};
 use nodemap::{AdminMap, HostPattern};
-use rt::admin::{AdminAddress, post};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use crate::cli::{Cli, PurgeArgs};
+use crate::nodes::Node;
 use crate::out::say;
 use crate::{explain, roles};
 
-/// How long a node may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
 /// Hosts that are named to somebody who named one that is none.
 const HOSTS_SHOWN: usize = 20;
-
-/// A node to ask.
-#[derive(Debug)]
-struct Node {
-    /// Its name, where the maps say it.
-    name: Option<Name>,
-    /// Where it is asked, or why it cannot be.
-    admin: Result<AdminAddress, String>,
-}
-
-impl Node {
-    fn shown(&self) -> String {
-        match (&self.name, &self.admin) {
-            (Some(name), _) => name.to_string(),
-            (None, Ok(admin)) => admin.to_string(),
-            (None, Err(_)) => "-".to_owned(),
-        }
-    }
-}
 
 /// What became of one node: its receipt, or why there is none.
 type Done = (Node, Result<Value, String>);
@@ -62,7 +40,7 @@ pub(crate) async fn run(args: PurgeArgs) -> Result<ExitCode> {
         for node in wave {
             let body = body.clone();
             asking.spawn(async move {
-                let receipt = ask(&node, &body).await;
+                let receipt = node.post("/purge", &body).await;
                 (node, receipt)
             });
         }
@@ -134,30 +112,11 @@ fn nodes(args: &PurgeArgs) -> Result<(Vec<Node>, Vec<Node>)> {
         }
         (None, Some(dir)) => (roles::accepted(nodemap::admin::load_dir(dir))?, None),
         (None, None) => {
-            let named = |admin: &AdminAddress| Node { name: None, admin: Ok(admin.clone()) };
-            return Ok((Vec::new(), args.node.iter().map(named).collect()));
+            return Ok((Vec::new(), args.node.iter().map(Node::at).collect()));
         }
     };
     let parents = parents(&map, &project_of(&map, args)?);
-    let reach = |name: &Name, node: &nodemap::Node| match &own {
-        Some((host, admin)) if host == name => match admin {
-            Some(listen) => Ok(listen.clone().into()),
-            None => {
-                Err("this host's config has no [admin]: add it, and start the edge again".into())
-            }
-        },
-        _ => match &node.admin {
-            Some(admin) => admin.parse().map_err(|why| format!("its admin {admin:?}: {why}")),
-            None => Err(format!(
-                "the maps do not say where its admin listener is: add admin to [node.{name}], or \
-                 purge there"
-            )),
-        },
-    };
-    let nodes = map
-        .nodes
-        .iter()
-        .map(|(name, node)| Node { name: Some(name.clone()), admin: reach(name, node) });
+    let nodes = map.nodes.iter().map(|(name, node)| Node::of_map(name, node, own.as_ref()));
     Ok(nodes.partition(|node| node.name.as_ref().is_some_and(|name| parents.contains(name))))
 }
 
@@ -192,31 +151,6 @@ fn parents(map: &AdminMap, project: &Name) -> BTreeSet<Name> {
     let pool = map.projects.get(project).and_then(|project| project.parents.as_ref());
     let pool = pool.and_then(|pool| map.pools.get(pool));
     pool.into_iter().flat_map(|nodes| nodes.keys().cloned()).collect()
-}
-
-/// Asks one node: its receipt, or why there is none.
-async fn ask(node: &Node, body: &Value) -> Result<Value, String> {
-    let admin = node.admin.as_ref().map_err(Clone::clone)?;
-    let reply = post(admin, "/purge", body, TIMEOUT)
-        .await
-        .map_err(|error| format!("{:#}", anyhow::Error::new(error)))?;
-    let answer: Option<Value> = serde_json::from_slice(&reply.body).ok();
-    let Some(answer) = answer.filter(Value::is_object) else {
-        let status = reply.status;
-        return Err(format!("{admin} answered {status}: is it the admin listener of an edge?"));
-    };
-    if !reply.status.is_success() {
-        let error = answer["error"].as_str().unwrap_or("it does not say why");
-        return Err(error.to_owned());
-    }
-    // What a tunnel that leads elsewhere did was not done where it should be.
-    match (&node.name, answer["node"].as_str()) {
-        (Some(name), Some(found)) if found != name.as_str() => {
-            Err(format!("at {admin} answers {found}: it was purged there, and not here"))
-        }
-        (_, None) => Err(format!("{admin} gives no receipt")),
-        _ => Ok(answer),
-    }
 }
 
 fn document(node: &Node, receipt: Result<Value, String>) -> Value {

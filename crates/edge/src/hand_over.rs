@@ -104,6 +104,7 @@ async fn hand_over(edge: Arc<Edge>, address: SocketAddr) {
     edge.groups.end_all();
     let giving = tokio::task::spawn_blocking(move || {
         edge.stores.hand_over();
+        edge.drain.hand_over();
         edge.purges.hand_over()
     });
     match giving.await {

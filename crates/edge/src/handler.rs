@@ -154,7 +154,7 @@ async fn admit(
 }
 
 fn health(edge: &Edge, method: &Method) -> Response<Body> {
-    let (status, words) = if edge.shutdown.is_leaving() {
+    let (status, words) = if edge.is_draining() {
         (StatusCode::SERVICE_UNAVAILABLE, "draining")
     } else if edge.projects.load().generation == 0 {
         (StatusCode::SERVICE_UNAVAILABLE, "no node map yet")

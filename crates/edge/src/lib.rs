@@ -32,6 +32,7 @@ mod complaints;
 mod connections;
 mod counters;
 mod deliver;
+mod drain;
 mod early;
 mod fetch;
 mod filling;

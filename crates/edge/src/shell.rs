@@ -27,6 +27,7 @@ use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::connections::{self, ConnectionMetrics};
 use crate::counters::Counters;
+use crate::drain::{self, Drain};
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
@@ -120,9 +121,10 @@ pub async fn bind_on(
     let state_dir = context.state_dir.clone();
     let opening = tokio::task::spawn_blocking(move || {
         let stores = Stores::open(&disks, memory, disk_of, &metrics)?;
-        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics)))
+        let drain = Drain::open(&state_dir, &metrics);
+        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics), drain))
     });
-    let (stores, purges) = opening.await.map_err(|_| Error::Interrupted)??;
+    let (stores, purges, drain) = opening.await.map_err(|_| Error::Interrupted)??;
     let disk_bytes = params.stores.iter().map(|s| s.size.0).fold(0, u64::saturating_add);
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
@@ -142,6 +144,7 @@ pub async fn bind_on(
         ),
         memos: Memos::default(),
         purges,
+        drain,
         flights: Flights::default(),
         records: Mutex::default(),
         fillings: Fillings::default(),
@@ -161,6 +164,16 @@ pub async fn bind_on(
     context.status.on_post("/purge", move |body| {
         let edge = Arc::clone(&purged);
         async move { purge::answer(&edge, &body).await }
+    });
+    let drained = Arc::clone(&edge);
+    context.status.on_post("/drain", move |body| {
+        let edge = Arc::clone(&drained);
+        async move { drain::answer_drain(&edge, &body).await }
+    });
+    let undrained = Arc::clone(&edge);
+    context.status.on_post("/undrain", move |body| {
+        let edge = Arc::clone(&undrained);
+        async move { drain::answer_undrain(&edge, &body).await }
     });
     let private = listen::tcp(&context.sockets, PRIVATE).map_err(BindError::from)?;
     let private_address = Arc::new(ArcSwapOption::new(private.local_addr().ok().map(Arc::new)));
@@ -275,7 +288,11 @@ async fn each_second(
         }
         sweep(&edge);
         let edge = Arc::clone(&edge);
-        if tokio::task::spawn_blocking(move || edge.stores.tend()).await.is_err() {
+        let tend = move || {
+            edge.stores.tend();
+            edge.drain.tend(rt::clock::now());
+        };
+        if tokio::task::spawn_blocking(tend).await.is_err() {
             tracing::warn!("a flush of the stores was interrupted");
         }
     }
@@ -333,10 +350,12 @@ fn show(
     let refused: serde_json::Map<String, serde_json::Value> =
         edge.counters.refusals().map(|(word, n)| (word.to_owned(), n.into())).collect();
     serde_json::json!({
+        "node": edge.me.node(),
         "generation": projects.generation,
         "steering_generation": steered_by,
         "listeners": listeners,
-        "draining": edge.shutdown.is_leaving(),
+        "draining": edge.is_draining(),
+        "drain": edge.drain.now(now).map(|drained| drained.shown()),
         "connections": connections.open.load(Ordering::Relaxed),
         "connections_max": limits().connections_max,
         "clients": connections::status(connections),

@@ -17,6 +17,7 @@ use crate::audience::Audience;
 use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::counters::Counters;
+use crate::drain::Drain;
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
@@ -45,6 +46,7 @@ pub(crate) struct Edge {
     pub(crate) upstream: Upstream,
     pub(crate) memos: Memos,
     pub(crate) purges: Purges,
+    pub(crate) drain: Drain,
     pub(crate) flights: Flights,
     /// Held by who writes the record of a target's variants.
     pub(crate) records: Mutex<()>,

@@ -1,5 +1,5 @@
 //! The admin listener: `/metrics`, `/status` and what roles do on request, on a unix socket or on
-//! loopback; and [`post`], which asks one ([`AdminAddress`] says where).
+//! loopback; and [`get`] and [`post`], which ask one ([`AdminAddress`] says where).
 //!
 //! Who may connect may ask: the permissions of the socket, or of the machine, are the only ones.
 
@@ -29,7 +29,7 @@ use crate::{Context, Metrics, Phase, Shutdown};
 
 mod post;
 
-pub use post::{AddressError, AdminAddress, post};
+pub use post::{AddressError, AdminAddress, get, post};
 
 const JSON: &str = "application/json";
 /// Admin connections at a time; further ones wait.

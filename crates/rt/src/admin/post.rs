@@ -11,8 +11,11 @@ use http_body_util::Full;
 use serde_json::Value;
 use tokio::net::{TcpStream, UnixStream};
 
-use super::{AdminListen, BODY_BYTES_MAX, JSON, Stream};
+use super::{AdminListen, JSON, Stream};
 use crate::client::{self, GetError, Reply};
+
+/// Largest answer that is read: `/status` of a node with many masters.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// Where an admin listener is reached from here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +77,23 @@ pub async fn post(
     let body = Full::new(Bytes::from(body.to_string()));
     let request = Request::post(path).header(header::HOST, "localhost");
     let request = request.header(header::CONTENT_TYPE, JSON).body(body);
-    let request = request.map_err(|_| GetError::Url(path.to_owned()))?;
+    ask(to, request.map_err(|_| GetError::Url(path.to_owned()))?, timeout).await
+}
+
+/// Gets what is at a path.
+///
+/// # Errors
+/// As [`post`].
+pub async fn get(from: &AdminAddress, path: &str, timeout: Duration) -> Result<Reply, GetError> {
+    let request = Request::get(path).header(header::HOST, "localhost").body(Full::default());
+    ask(from, request.map_err(|_| GetError::Url(path.to_owned()))?, timeout).await
+}
+
+async fn ask(
+    to: &AdminAddress,
+    request: Request<Full<Bytes>>,
+    timeout: Duration,
+) -> Result<Reply, GetError> {
     let exchange = async {
         let connecting = |source| GetError::Connect(to.to_string(), source);
         let stream: Box<dyn Stream> = match to {
@@ -85,7 +104,7 @@ pub async fn post(
                 Box::new(TcpStream::connect(authority).await.map_err(connecting)?)
             }
         };
-        client::exchange(stream, request, BODY_BYTES_MAX).await
+        client::exchange(stream, request, ANSWER_BYTES_MAX).await
     };
     tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(GetError::Timeout(timeout)))
 }

@@ -73,6 +73,8 @@ super::metrics! {
         "Transfers that went on with bytes straight from a master because the store took no more.";
     IN_FLIGHT: Gauge "cacheboy_edge_upstream_in_flight" []
         "Fill requests to masters that hold a block buffer now.";
+    DRAINED: Gauge "cacheboy_edge_drained" []
+        "Whether a person has drained this node (1), so that its health page says draining.";
     PURGES: Gauge "cacheboy_edge_purges" []
         "Purges in effect.";
     PURGED: Counter "cacheboy_edge_purged_objects_total" ["mode"]
