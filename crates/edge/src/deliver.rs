@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use fill::{Failure, Geometry};
 use http::Response;
-use http_cache::{CacheStatus, Forward, Plan, Request};
+use http_cache::{CacheStatus, Forward, Freshness, Plan, Request};
 use model::{Completion, Now};
 use rt::metrics::Counter;
 use serve::{Body, BodyError, FileRange, Piece, Source};
@@ -83,52 +83,86 @@ pub(crate) async fn deliver(
     let fresh = object.head.freshness(now, &rules.policy);
     let plan = plan.by_cache(&object.head, &fresh, &rules.policy, &edge.me, &status);
     let filled = kept.is_some();
-    let body = match at_once(edge, &object, &plan.pieces) {
-        Some(body) => body,
-        None => {
-            let lengths = plan.pieces.iter().map(http_cache::Piece::length);
-            let length = lengths.fold(0u64, u64::saturating_add);
-            let delivery = Delivery {
-                edge: Arc::clone(edge),
-                object,
-                pieces: plan.pieces.into(),
-                reader: kept,
-                past: None,
-                reading: None,
-                sent: Some(edge.counters.sent.clone()),
-            };
-            Body::stream(delivery, Some(length))
-        }
-    };
+    Ok(Delivered { response: hand_out(edge, object, plan, kept), filled })
+}
+
+/// The same of what is held whole: nothing has to be waited for.
+pub(crate) fn deliver_whole(
+    edge: &Arc<Edge>,
+    object: Object,
+    wanted: Wanted<'_>,
+    now: Now,
+    fresh: &Freshness,
+    status: &CacheStatus,
+) -> Response<Body> {
+    let plan = object.head.respond(wanted.request, now);
+    let plan = plan.by_cache(&object.head, fresh, &wanted.rules.policy, &edge.me, status);
+    match in_memory(edge, &object, &plan.pieces) {
+        Some(body) => respond(plan, body),
+        None => hand_out(edge, Arc::new(object), plan, None),
+    }
+}
+
+/// `reader`: of what is not held yet.
+fn hand_out(
+    edge: &Arc<Edge>,
+    object: Arc<Object>,
+    plan: Plan,
+    reader: Option<Reader>,
+) -> Response<Body> {
+    let pieces = &plan.pieces;
+    let at_once = in_memory(edge, &object, pieces).or_else(|| one_run(edge, &object, pieces));
+    let body = at_once.unwrap_or_else(|| {
+        let lengths = plan.pieces.iter().map(http_cache::Piece::length);
+        let length = lengths.fold(0u64, u64::saturating_add);
+        let delivery = Delivery {
+            edge: Arc::clone(edge),
+            object,
+            pieces: plan.pieces.iter().cloned().collect(),
+            reader,
+            past: None,
+            reading: None,
+            sent: Some(edge.counters.sent.clone()),
+        };
+        Body::stream(delivery, Some(length))
+    });
+    respond(plan, body)
+}
+
+fn respond(plan: Plan, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = plan.status;
     *response.headers_mut() = plan.headers;
-    Ok(Delivered { response, filled })
+    response
 }
 
-/// A body that can be handed over as it is: nothing, what is in memory, or one run of a file. All of
-/// it is held and none of it in doubt.
-fn at_once(edge: &Arc<Edge>, object: &Arc<Object>, pieces: &[http_cache::Piece]) -> Option<Body> {
+/// A body that is nothing, or in memory and not in doubt.
+fn in_memory(edge: &Edge, object: &Object, pieces: &[http_cache::Piece]) -> Option<Body> {
     let range = match pieces {
         [] => return Some(Body::empty()),
         [http_cache::Piece::Content(range)] => range.clone(),
         _ => return None,
     };
+    let memory = object.rep.memory().filter(|_| is_sound(edge, object))?;
+    edge.counters.sent.inc_by(range.end.saturating_sub(range.start));
+    Some(Body::bytes(slice(memory, range)))
+}
+
+/// A body that is one run of a file, all of it held and none of it in doubt.
+fn one_run(edge: &Arc<Edge>, object: &Arc<Object>, pieces: &[http_cache::Piece]) -> Option<Body> {
+    let [http_cache::Piece::Content(range)] = pieces else { return None };
     let (rep, len) = (&object.rep, range.end.saturating_sub(range.start));
-    if !rep.is_complete() || edge.checks.is_wrong(rep) {
+    if !is_sound(edge, object) || rep.wants_memory() || len > EXTENT_BYTES_MAX {
         return None;
     }
-    let body = match rep.memory() {
-        Some(memory) => Body::bytes(slice(&memory, range)),
-        None if rep.wants_memory() || len > EXTENT_BYTES_MAX => return None,
-        None => {
-            let extent = rep.extent(range.start, len).filter(|extent| extent.len == len)?;
-            let rest = Rest { edge: Arc::clone(edge), object: Arc::clone(object) };
-            Body::file(FileRange::from(extent).or_from(Arc::new(rest)))
-        }
-    };
+    let extent = rep.extent(range.start, len).filter(|extent| extent.len == len)?;
+    let rest = Rest { edge: Arc::clone(edge), object: Arc::clone(object) };
     edge.counters.sent.inc_by(len);
-    Some(body)
+    Some(Body::file(FileRange::from(extent).or_from(Arc::new(rest))))
+}
+
+fn is_sound(edge: &Edge, object: &Object) -> bool {
+    object.rep.is_complete() && !edge.checks.is_wrong(&object.rep)
 }
 
 /// What is left of a response that was to come from a file, when the stores were handed over: from
@@ -293,7 +327,7 @@ impl Delivery {
             }
             self.prepare(block).await;
             if let Some(body) = self.object.rep.memory() {
-                return Ok(counted(slice(&body, range)));
+                return Ok(counted(slice(body, range)));
             }
             let extent = self.object.rep.extent(range.start, len.min(most));
             if let Some(extent) = extent {
@@ -325,7 +359,7 @@ impl Delivery {
     /// a block that was read whole and is as it was stored.
     async fn remembered(&self, range: Range<u64>) -> Option<(Piece, u64)> {
         if let Some(body) = self.object.rep.memory() {
-            return Some(counted(slice(&body, range)));
+            return Some(counted(slice(body, range)));
         }
         let block = geometry(&self.object).block_of(range.start);
         let rep = Arc::clone(&self.object.rep);
@@ -333,18 +367,18 @@ impl Delivery {
             return None;
         }
         let read = tokio::task::spawn_blocking(move || rep.read_checked(block)).await;
-        Some(self.within(block, &read.ok()??, range))
+        Some(self.within(block, read.ok()??, range))
     }
 
     /// The next bytes of `range` from a block that came in when the stores were handed over.
     fn kept(&self, range: Range<u64>) -> Option<(Piece, u64)> {
         let block = geometry(&self.object).block_of(range.start);
         let bytes = self.reader.as_ref()?.filling().kept(block)?;
-        Some(self.within(block, &bytes, range))
+        Some(self.within(block, bytes, range))
     }
 
     /// What a block has of `range`.
-    fn within(&self, block: u32, bytes: &Bytes, range: Range<u64>) -> (Piece, u64) {
+    fn within(&self, block: u32, bytes: Bytes, range: Range<u64>) -> (Piece, u64) {
         let start = geometry(&self.object).start_of(block);
         let at = |offset: u64| offset.saturating_sub(start);
         counted(slice(bytes, at(range.start)..at(range.end)))
@@ -368,9 +402,12 @@ impl Delivery {
 }
 
 /// The bytes of a range of a body that is in memory.
-fn slice(body: &Bytes, range: Range<u64>) -> Bytes {
+fn slice(mut body: Bytes, range: Range<u64>) -> Bytes {
     let at = |offset: u64| usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
-    body.slice(at(range.start)..at(range.end).max(at(range.start)))
+    let (start, end) = (at(range.start), at(range.end));
+    body.truncate(end.max(start));
+    body.advance(start);
+    body
 }
 
 fn copy_max(len: u64) -> usize {

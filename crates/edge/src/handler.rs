@@ -5,7 +5,8 @@
 //! again when what it joined was for another client alone, or when the object changed before its
 //! answer began.
 
-use std::net::IpAddr;
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use fill::Failure;
@@ -22,8 +23,9 @@ use serve::{Body, Client, Handler, RequestBody};
 use store::Key;
 
 use crate::answers;
+use crate::coming::Coming;
 use crate::counters::Served;
-use crate::deliver::{Delivered, Wanted, deliver};
+use crate::deliver::{Delivered, Wanted, deliver, deliver_whole};
 use crate::fetch::Ask;
 use crate::flight::{self, How, Outcome, Payload, Seat};
 use crate::group;
@@ -35,7 +37,7 @@ use crate::project::Project;
 use crate::purge::Verdict;
 use crate::refusal::Refusal;
 use crate::rules::PathRules;
-use crate::state::{Edge, Object};
+use crate::state::{Edge, Found, Object, OnDisk};
 
 /// Health of this edge, on any host.
 pub(crate) const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
@@ -63,42 +65,44 @@ impl Handler for Front {
         client
     }
 
-    async fn handle(&self, request: Request<RequestBody>, client: &Client) -> Response<Body> {
+    fn handle(
+        &self,
+        request: Request<RequestBody>,
+        client: &Client,
+    ) -> impl Future<Output = Response<Body>> + Send {
         let edge = &self.edge;
-        let client = *client;
-        let offer = offer::to(edge, &request, client);
-        let (mut response, served) = answer(edge, request, client, self.is_for_former).await;
-        edge.counters.count(served);
-        offer::add(offer, &mut response);
-        response
+        let offer = offer::to(edge, &request, *client);
+        answer(edge, request, *client, self.is_for_former).map(|(mut response, served)| {
+            edge.counters.count(served);
+            offer::add(offer, &mut response);
+            response
+        })
     }
 }
 
 pub(crate) type Answered = (Response<Body>, Served);
 
-async fn answer(
+fn answer(
     edge: &Arc<Edge>,
     request: Request<RequestBody>,
     client: Client,
     is_for_former: bool,
-) -> Answered {
+) -> Coming<'_, Answered> {
     if request.uri().path() == HEALTH_PATH {
-        return (health(edge, request.method()), Served::Health);
+        return Coming::now((health(edge, request.method()), Served::Health));
     }
     let method = request.method().clone();
-    match admit(edge, request, client, is_for_former).await {
-        Ok(answered) => answered,
-        Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
-    }
+    admit(edge, request, client, is_for_former)
+        .unwrap_or_else(|refusal| Coming::now((refusal.answer(edge, &method), Served::Refused)))
 }
 
 /// Host to project, target to key.
-async fn admit(
+fn admit(
     edge: &Arc<Edge>,
     request: Request<RequestBody>,
     client: Client,
     is_for_former: bool,
-) -> Result<Answered, Refusal> {
+) -> Result<Coming<'_, Answered>, Refusal> {
     let (parts, body) = request.into_parts();
     let Parts { method, uri, version, headers, .. } = &parts;
     let host = host_of(*version, uri, headers).ok_or(Refusal::BadHost)?;
@@ -126,19 +130,15 @@ async fn admit(
         let target = project.reduce(Target::of(uri).map_err(Refusal::BadTarget)?);
         let host = host.to_owned();
         let request = Request::from_parts(parts, body);
-        return Ok(Box::pin(pass_method(edge, &project, &host, &target, request)).await);
+        return Ok(Coming::later(async move {
+            pass_method(edge, &project, &host, &target, request).await
+        }));
     }
     let mut parsed = http_cache::Request::parse(method, uri, headers)?;
     parsed.target = project.reduce(parsed.target);
     let rules = Arc::clone(project.rules(&parsed.target));
-    if rules.group().is_some() && !edge.is_handed_over() {
-        let of_group = group::answer(edge, &project, &rules, &parsed, headers, client.address);
-        if let Some(answered) = Box::pin(of_group).await {
-            return Ok(answered);
-        }
-    }
     let base = Key(key(&project.name, &parsed.target));
-    let mut asked = Asked {
+    let asked = Asked {
         edge,
         base,
         key: base,
@@ -150,7 +150,19 @@ async fn admit(
         headers: parts.headers,
         client: client.address.ip(),
     };
-    Ok(get(&mut asked).await)
+    if asked.rules.group().is_some() && !edge.is_handed_over() {
+        return Ok(Coming::later(of_group(asked, client.address)));
+    }
+    Ok(begin(asked))
+}
+
+/// From the group of the target, else as everything is.
+async fn of_group(asked: Asked<'_>, client: SocketAddr) -> Answered {
+    let Asked { edge, project, rules, request, headers, .. } = &asked;
+    match group::answer(edge, project, rules, request, headers, client).await {
+        Some(answered) => answered,
+        None => begin(asked).await,
+    }
 }
 
 fn health(edge: &Edge, method: &Method) -> Response<Body> {
@@ -212,11 +224,31 @@ impl Asked<'_> {
     }
 
     /// Looks up what is held.
-    async fn look(&mut self) -> Option<Object> {
+    async fn look(&mut self) -> Judged {
         let (target, headers) = (&self.request.target, &self.headers);
         let found = self.edge.find(&self.project, target, self.base, headers).await;
+        self.judge(found)
+    }
+
+    /// The same as far as it is in memory.
+    fn look_now(&mut self) -> Result<Judged, OnDisk> {
+        let (target, headers) = (&self.request.target, &self.headers);
+        let found = self.edge.find_now(&self.project, target, self.base, headers)?;
+        Ok(self.judge(found))
+    }
+
+    /// What is to be done with what was found.
+    fn judge(&mut self, found: Found) -> Judged {
         (self.key, self.selecting) = (found.key, found.selecting);
-        found.object
+        let (edge, now) = (self.edge, clock::now());
+        let held = found.object;
+        let fresh = held.as_ref().map(|held| self.freshness(held, now)).unwrap_or_default();
+        let memo = edge.memo(&self.project, &self.request.target, &self.key);
+        let known = held.as_ref().map(|held| (&**held.head, &fresh));
+        let step = next_step(&self.request, known, &self.rules.policy);
+        let verdict = || held.as_ref().map_or(Verdict::Keep, |held| edge.verdict(held));
+        let step = suspicious(step, memo.suspect || verdict() != Verdict::Keep);
+        Judged { now, held, fresh, memo, step }
     }
 
     /// The answer when content cannot be had; `forward`: why it was asked for.
@@ -250,10 +282,37 @@ enum Again {
 /// What one round came to.
 type Round = Result<Answered, Again>;
 
-async fn get(asked: &mut Asked<'_>) -> Answered {
+/// What is held of what was asked for, and what the rules make of that.
+struct Judged {
+    now: Now,
+    held: Option<Object>,
+    fresh: Freshness,
+    memo: Memo,
+    step: Step,
+}
+
+/// The first round, as far as nothing has to be waited for: a hit goes straight through.
+fn begin(mut asked: Asked<'_>) -> Coming<'_, Answered> {
+    if asked.edge.is_handed_over() {
+        return Coming::later(get(asked, None));
+    }
+    match asked.look_now() {
+        Ok(Judged { now, held: Some(held), fresh, step: Step::Serve(why), .. })
+            if held.rep.is_complete() =>
+        {
+            let status = hit_for(why, &fresh);
+            let response = deliver_whole(asked.edge, held, asked.wanted(), now, &fresh, &status);
+            Coming::now((response, Served::Hit))
+        }
+        judged => Coming::later(get(asked, judged.ok())),
+    }
+}
+
+/// `judged`: what the first round has found already.
+async fn get(mut asked: Asked<'_>, mut judged: Option<Judged>) -> Answered {
     let (mut alone, mut changes) = (0u32, 0u32);
     for _ in 0..ROUNDS_MAX {
-        match round(asked).await {
+        match round(&mut asked, judged.take()).await {
             Ok(answered) => return answered,
             Err(Again::Moved) => {}
             Err(Again::Alone) => alone = alone.saturating_add(1),
@@ -266,31 +325,26 @@ async fn get(asked: &mut Asked<'_>) -> Answered {
             break;
         }
     }
-    Box::pin(pass(asked, NoCache::Error)).await
+    pass(&asked, NoCache::Error).await
 }
 
-/// A hit goes straight through; all other ways are boxed, so that their states are no part of what
-/// every request carries about.
-async fn round(asked: &mut Asked<'_>) -> Round {
+async fn round(asked: &mut Asked<'_>, judged: Option<Judged>) -> Round {
     if asked.edge.is_handed_over() {
-        return Ok(Box::pin(pass(asked, NoCache::HandedOver)).await);
+        return Ok(pass(asked, NoCache::HandedOver).await);
     }
-    let now = clock::now();
-    let held = asked.look().await.map(Arc::new);
-    let fresh = held.as_deref().map(|held| asked.freshness(held, now)).unwrap_or_default();
-    let Asked { edge, project, key, request, .. } = &*asked;
-    let memo = edge.memo(project, &request.target, key);
-    let known = held.as_deref().map(|held| (&**held.head, &fresh));
-    let step = next_step(request, known, &asked.rules.policy);
-    let doubted = memo.suspect || held.as_ref().is_some_and(|o| edge.verdict(o) != Verdict::Keep);
-    match (suspicious(step, doubted), held) {
-        (Step::Pass(why), _) => Ok(Box::pin(pass(asked, why)).await),
+    let judged = match judged {
+        Some(judged) => judged,
+        None => asked.look().await,
+    };
+    let Judged { now, held, fresh, memo, step } = judged;
+    let edge = asked.edge;
+    match (step, held.map(Arc::new)) {
+        (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
             Ok((Refusal::OnlyIfCached.answer(edge, &asked.method), Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
-            let status = hit(&fresh, if why == Why::MaxStale { Some("max-stale") } else { None });
-            serve(asked, held, now, status, Served::Hit).await
+            serve(asked, held, now, hit_for(why, &fresh), Served::Hit).await
         }
         (Step::ServeAndRevalidate, Some(held)) => {
             behind(asked, &memo, &held, true);
@@ -305,12 +359,12 @@ async fn round(asked: &mut Asked<'_>) -> Round {
         }
         (Step::Revalidate { why, stale_on_error }, Some(held)) => {
             if let Some(word) = memo.pass_held(now) {
-                return Ok(Box::pin(pass(asked, word)).await);
+                return Ok(pass(asked, word).await);
             }
-            Box::pin(fly(asked, Some(held), why, stale_on_error)).await
+            fly(asked, Some(held), why, stale_on_error).await
         }
-        (_, None) => Box::pin(fetch(asked, &memo)).await,
-        (Step::Fetch, Some(held)) => Box::pin(fly(asked, Some(held), Forward::Stale, false)).await,
+        (_, None) => fetch(asked, &memo).await,
+        (Step::Fetch, Some(held)) => fly(asked, Some(held), Forward::Stale, false).await,
     }
 }
 
@@ -488,9 +542,14 @@ async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: S
         // Nothing of the old representation was sent: the client gets the new one.
         Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.
-        Err(Failure::Disk) => Ok(Box::pin(pass(asked, NoCache::Disk)).await),
+        Err(Failure::Disk) => Ok(pass(asked, NoCache::Disk).await),
         Err(why) => Ok(asked.failed(why, "-", Forward::Partial)),
     }
+}
+
+/// `Cache-Status` of a hit.
+fn hit_for(why: Why, fresh: &Freshness) -> CacheStatus {
+    hit(fresh, if why == Why::MaxStale { Some("max-stale") } else { None })
 }
 
 /// `Cache-Status` of what is served without asking.

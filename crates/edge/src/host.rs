@@ -47,6 +47,11 @@ fn is_port(text: &str) -> bool {
 }
 
 fn is_name(name: &str) -> bool {
+    // Nearly all; without a way out in the middle many bytes are looked at together.
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() | (b == b'-') | (b == b'.');
+    if name.bytes().fold(true, |all, b| all & is_plain(b)) {
+        return true;
+    }
     let mut bytes = name.bytes();
     while let Some(byte) = bytes.next() {
         let good = match byte {

@@ -28,6 +28,7 @@
 mod answers;
 mod audience;
 mod check;
+mod coming;
 mod complaints;
 mod connections;
 mod counters;

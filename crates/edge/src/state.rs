@@ -225,16 +225,15 @@ impl Edge {
         base: Key,
         client: &HeaderMap,
     ) -> Result<Found, OnDisk> {
-        let get = |key: Key| match self.store(&key).map(|store| store.look_up(&key)) {
-            Some(Held::Ready(rep)) => Ok(Some(rep)),
-            Some(Held::OnDisk) if !unreadable.contains(&key) => Err(OnDisk(key)),
-            Some(Held::OnDisk | Held::Absent) | None => Ok(None),
+        let get = |key: Key| match self.stores.look_up(&key) {
+            Held::Ready(rep) => Ok(Some(rep)),
+            Held::OnDisk if !unreadable.contains(&key) => Err(OnDisk(key)),
+            Held::OnDisk | Held::Absent => Ok(None),
         };
         let mut rep = get(base)?;
         let mut reading = rep.as_deref().map(Reading::of);
         let (mut key, carried) = (base, &project.request_fields);
-        let record = reading.clone();
-        let selecting = match record.as_deref().and_then(Reading::record) {
+        let selecting = match reading.as_deref().and_then(Reading::record) {
             None => Selecting::of(carried, client),
             Some(record) => {
                 key = Key(record.key(&base.0, client));
@@ -250,8 +249,9 @@ impl Edge {
                         }
                     }
                 }
+                let selecting = Selecting::of(carried.iter().chain(record.names()), client);
                 reading = rep.as_deref().map(Reading::of);
-                Selecting::of(carried.iter().chain(record.names()), client)
+                selecting
             }
         };
         let right = rep.filter(|rep| !self.checks.is_wrong(rep));

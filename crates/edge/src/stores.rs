@@ -16,7 +16,7 @@ use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
 use serve::Files;
 use serve::disk::FsDisk;
-use store::{Key, Store};
+use store::{Held, Key, Store};
 
 use crate::counters::raise;
 use crate::lane::Lane;
@@ -136,6 +136,14 @@ impl Stores {
         let open = self.disks.iter().filter_map(|disk| Some((disk, disk.store.load_full()?)));
         let scored = open.map(|(disk, store)| (disk.score(key), (disk, store)));
         scored.max_by(|(a, _), (b, _)| a.total_cmp(b)).map(|(_, chosen)| chosen)
+    }
+
+    /// What the disk of a key has of it.
+    pub(crate) fn look_up(&self, key: &Key) -> Held {
+        if let [only] = self.disks.as_slice() {
+            return only.store.load().as_ref().map_or(Held::Absent, |store| store.look_up(key));
+        }
+        self.of(key).map_or(Held::Absent, |store| store.look_up(key))
     }
 
     /// Makes everything durable, for the last time. Blocks.

@@ -59,9 +59,10 @@ pub(crate) async fn serve<S, H>(
     let end = loop {
         let answer = service_fn(|request: Request<Incoming>| {
             let mut busy = pulse.begin(!request.body().is_end_stream());
+            let can_chunk = request.version() >= Version::HTTP_11;
+            let handled = handler.handle(request.map(RequestBody::from), visitor);
             async move {
-                let can_chunk = request.version() >= Version::HTTP_11;
-                let response = handler.handle(request.map(RequestBody::from), visitor).await;
+                let response = handled.await;
                 busy.ends_connection = !can_chunk && !response.body().has_length();
                 Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
             }

@@ -80,7 +80,7 @@ impl Pulse {
     /// lives.
     pub(crate) fn begin(self: &Arc<Self>, has_content: bool) -> Busy {
         self.requests.fetch_add(1, Relaxed);
-        self.counters.requests.fetch_add(1, Relaxed);
+        self.counters.requests.add(1);
         self.busy.store(true, Relaxed);
         self.reading.store(false, Relaxed);
         self.has_content.store(has_content, Relaxed);

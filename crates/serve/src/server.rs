@@ -13,6 +13,7 @@ use model::Now;
 use rt::alive::{Alive, Sign};
 use rt::clock;
 use rt::listen::{self, Listen, ListenError};
+use rt::metrics::Striped;
 use rt::{Phase, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
@@ -161,7 +162,7 @@ pub struct Counters {
     /// Connections open now.
     pub open: AtomicU64,
     /// Requests handed to the handler.
-    pub requests: AtomicU64,
+    pub requests: Striped,
     /// Connections closed for a request that is not HTTP, or too large.
     pub malformed: AtomicU64,
     /// Connections closed because a request's head did not arrive in time.

@@ -4,7 +4,9 @@
 //! A change of the head writes a new record; the old one is dead and goes with its segment.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU8, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 
@@ -16,8 +18,15 @@ use crate::representation::{Body, Extent, Representation};
 use crate::segments::{Purse, Segment};
 use crate::shared::{Shared, WriteError, lock};
 
+/// It is held.
+const HELD: u8 = 1;
+/// It is held only after another look.
+const IN_DOUBT: u8 = 2;
+
 pub(crate) struct PackedBody {
     state: Mutex<State>,
+    /// What of the state every hit asks: [`HELD`] and [`IN_DOUBT`].
+    marks: AtomicU8,
     /// Held while a record of it is written.
     writing: Mutex<()>,
 }
@@ -29,6 +38,39 @@ struct State {
     /// Held only after another look.
     in_doubt: bool,
     memory: Option<Bytes>,
+}
+
+impl State {
+    fn marks(&self) -> u8 {
+        let held = if self.at.is_some() { HELD } else { 0 };
+        held | if self.in_doubt { IN_DOUBT } else { 0 }
+    }
+}
+
+/// The state while it is changed; in the end the marks are as it is.
+struct Editing<'a> {
+    state: MutexGuard<'a, State>,
+    marks: &'a AtomicU8,
+}
+
+impl Deref for Editing<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for Editing<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+impl Drop for Editing<'_> {
+    fn drop(&mut self) {
+        self.marks.store(self.state.marks(), Release);
+    }
 }
 
 /// Where a record is.
@@ -74,36 +116,42 @@ pub(crate) fn read_record(
 impl PackedBody {
     /// Without its block.
     pub(crate) fn empty() -> Self {
-        Self { state: Mutex::default(), writing: Mutex::new(()) }
+        Self::of(State::default())
     }
 
     /// As it was found, its checksum just compared.
     pub(crate) fn found(seat: Seat, crc: u32, memory: Option<Bytes>) -> Self {
-        let state = State { at: Some(seat), crc, in_doubt: false, memory };
-        Self { state: Mutex::new(state), writing: Mutex::new(()) }
+        Self::of(State { at: Some(seat), crc, in_doubt: false, memory })
+    }
+
+    fn of(state: State) -> Self {
+        let marks = AtomicU8::new(state.marks());
+        Self { state: Mutex::new(state), marks, writing: Mutex::new(()) }
+    }
+
+    fn edit(&self) -> Editing<'_> {
+        Editing { state: lock(&self.state), marks: &self.marks }
     }
 
     pub(crate) fn has(&self) -> bool {
-        lock(&self.state).at.is_some()
+        self.marks.load(Acquire) & HELD != 0
     }
 
     pub(crate) fn verify_pending(&self) -> bool {
-        let state = lock(&self.state);
-        state.at.is_some() && state.in_doubt
+        self.marks.load(Acquire) == HELD | IN_DOUBT
     }
 
     pub(crate) fn still_holds(&self) -> bool {
-        let state = lock(&self.state);
-        state.at.is_some() && !state.in_doubt
+        self.marks.load(Acquire) == HELD
     }
 
     pub(crate) fn doubt(&self) {
-        lock(&self.state).in_doubt = true;
+        self.edit().in_doubt = true;
     }
 
     /// Nothing is held any more; how many blocks that lost.
     pub(crate) fn lose(&self) -> usize {
-        let mut state = lock(&self.state);
+        let mut state = self.edit();
         state.memory = None;
         usize::from(state.at.take().is_some())
     }
@@ -149,7 +197,7 @@ impl Representation {
             return true;
         }
         let good = seat.read(&self.shared, self.place).is_ok();
-        let mut state = lock(&body.state);
+        let mut state = body.edit();
         // Somebody may have moved or written it meanwhile.
         let is_same = state.at.as_ref().is_some_and(|now| now.spot() == seat.spot());
         if !is_same {
@@ -221,7 +269,7 @@ impl Representation {
             }
             shared.note_unsynced(self.place);
         }
-        let mut state = lock(&body.state);
+        let mut state = body.edit();
         state.at = Some(seat);
         state.crc = crc;
         state.in_doubt = false;

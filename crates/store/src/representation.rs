@@ -11,14 +11,15 @@ use std::any::Any;
 use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex};
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
 use crate::file_body::FileBody;
 use crate::names::{Key, Place};
 use crate::packed::PackedBody;
-use crate::shared::{Remains, Shared, WriteError};
+use crate::shared::{Remains, Shared, WriteError, lock};
 
 /// Asked for since the hand of eviction came by.
 const USED: u8 = 1;
@@ -35,18 +36,14 @@ pub struct Representation {
     pub(crate) place: Place,
     pub(crate) length: u64,
     pub(crate) block_bytes: u32,
-    head: RwLock<Head>,
+    head: Mutex<Bytes>,
+    /// What its user has made of the head; changed while the head is locked.
+    reading: ArcSwapOption<Arc<dyn Reading>>,
     pub(crate) body: Body,
     marks: AtomicU8,
     dirty: AtomicBool,
     /// Bytes of memory that it is counted with.
     counted: AtomicU64,
-}
-
-/// The opaque head, and what its user has made of it.
-struct Head {
-    bytes: Bytes,
-    reading: Option<Arc<dyn Reading>>,
 }
 
 /// What a user of the store has made of a head, kept beside it ([`Representation::read_head`]).
@@ -90,7 +87,8 @@ impl Representation {
             place,
             length,
             block_bytes,
-            head: RwLock::new(Head { bytes: head, reading: None }),
+            head: Mutex::new(head),
+            reading: ArcSwapOption::empty(),
             body,
             marks: AtomicU8::new(0),
             dirty: AtomicBool::new(false),
@@ -105,21 +103,20 @@ impl Representation {
 
     /// The opaque head given at creation or by the last [`crate::Store::set_head`].
     pub fn head(&self) -> Bytes {
-        self.head.read().unwrap_or_else(PoisonError::into_inner).bytes.clone()
+        lock(&self.head).clone()
     }
 
     /// What `read` makes of the head. It is kept for the next time, until there is another head, when
     /// the representation is asked for often and there is memory to spare; so there is one type of
     /// readings for a store, and `read` depends on nothing but the head and the length.
     pub fn read_head<T: Reading>(&self, read: impl FnOnce(Bytes) -> T) -> Arc<T> {
-        let bytes = {
-            let head = self.head.read().unwrap_or_else(PoisonError::into_inner);
-            let known = head.reading.clone().map(|known| known as Arc<dyn Any + Send + Sync>);
-            if let Some(Ok(known)) = known.map(Arc::downcast) {
+        if let Some(known) = &*self.reading.load() {
+            let known: Arc<dyn Any + Send + Sync> = Arc::<dyn Reading>::clone(known);
+            if let Ok(known) = Arc::downcast(known) {
                 return known;
             }
-            head.bytes.clone()
-        };
+        }
+        let bytes = self.head();
         let reading = Arc::new(read(bytes.clone()));
         if self.is_hot() {
             self.keep_reading(&bytes, Arc::clone(&reading));
@@ -133,10 +130,10 @@ impl Representation {
         if !self.shared.live.grow(self, size) {
             return;
         }
-        let mut head = self.head.write().unwrap_or_else(PoisonError::into_inner);
+        let head = lock(&self.head);
         // Another may have been quicker, or there is another head.
-        if head.reading.is_none() && head.bytes == *bytes {
-            head.reading = Some(reading);
+        if self.reading.load().is_none() && *head == *bytes {
+            self.reading.store(Some(Arc::new(reading)));
         } else {
             drop(head);
             self.shared.live.shrink(self, size);
@@ -350,10 +347,11 @@ impl Representation {
     }
 
     pub(crate) fn set_head(&self, bytes: Bytes) {
-        let head = Head { bytes, reading: None };
-        let mut current = self.head.write().unwrap_or_else(PoisonError::into_inner);
-        let Head { reading, .. } = std::mem::replace(&mut *current, head);
-        drop(current);
+        let reading = {
+            let mut head = lock(&self.head);
+            *head = bytes;
+            self.reading.swap(None)
+        };
         if let Some(reading) = reading {
             let size = u64::try_from(reading.memory_bytes()).unwrap_or(u64::MAX);
             self.shared.live.shrink(self, size);

@@ -7,17 +7,22 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::core::{GenericCounter, GenericCounterVec};
+use prometheus::{IntGaugeVec, Opts, Registry, TextEncoder};
+
+pub use striped::Striped;
 
 pub mod dns;
 pub mod edge;
 pub mod health;
 pub mod host;
 pub mod master;
+mod striped;
 pub mod tls;
 
 /// A counter with its labels resolved.
-pub type Counter = prometheus::IntCounter;
+pub type Counter = GenericCounter<Striped>;
+type CounterVec = GenericCounterVec<Striped>;
 /// A gauge with its labels resolved.
 pub type Gauge = prometheus::IntGauge;
 
@@ -77,7 +82,7 @@ pub struct Metrics(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     registry: Registry,
-    counters: HashMap<&'static str, IntCounterVec>,
+    counters: HashMap<&'static str, CounterVec>,
     gauges: HashMap<&'static str, IntGaugeVec>,
     /// Tables whose metrics are in the registry, by the first metric's name.
     shown: Mutex<HashSet<&'static str>>,
@@ -101,7 +106,7 @@ impl Metrics {
             let options = Opts::new(metric.name, metric.help);
             match metric.kind {
                 Kind::Counter => {
-                    let family = IntCounterVec::new(options, metric.labels).expect("a sound table");
+                    let family = CounterVec::new(options, metric.labels).expect("a sound table");
                     counters.insert(metric.name, family);
                 }
                 Kind::Gauge => {

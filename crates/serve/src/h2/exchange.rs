@@ -46,7 +46,7 @@ impl<H: Handler> Answering<H> {
         mut request: Request<RecvStream>,
         mut respond: SendResponse<Given>,
     ) {
-        self.counters.requests.fetch_add(1, Relaxed);
+        self.counters.requests.add(1);
         self.counters.h2_requests.fetch_add(1, Relaxed);
         if !name_host(&mut request) {
             self.counters.malformed.fetch_add(1, Relaxed);

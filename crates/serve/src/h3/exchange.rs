@@ -129,7 +129,7 @@ async fn answer<H: Handler>(
     }
     let priority = Priority::of(request.headers());
     counters.h3_requests.fetch_add(1, Relaxed);
-    counters.requests.fetch_add(1, Relaxed);
+    counters.requests.add(1);
     let expects = request.headers().contains_key(EXPECT);
     if expects && head.send_response(interim()).await.is_err() {
         return Outcome::Cancelled;
