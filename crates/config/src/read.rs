@@ -248,7 +248,34 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
     if let Some(size) = table.get("store_memory").and_then(|v| v.bytes()) {
         params.store_memory = size;
     }
+    if let Some(table) = table.get("limits").and_then(|v| v.table(&schema::EDGE_LIMITS)) {
+        params.limits = read_limits(&table);
+    }
     params
+}
+
+fn read_limits(table: &Table<'_>) -> edge::LimitParams {
+    let default = edge::LimitParams::default();
+    let seconds = table.get("head_timeout_s").and_then(|v| v.u32_in(limits::HEAD_TIMEOUT_S));
+    let head_bytes = table.get("head_bytes").and_then(|v| read_head_bytes(&v));
+    edge::LimitParams {
+        connections: table.get("connections").and_then(|v| v.u32_in(limits::CONNECTIONS)),
+        head_bytes: head_bytes.unwrap_or(default.head_bytes),
+        head_timeout: seconds.map_or(default.head_timeout, |s| Duration::from_secs(s.into())),
+    }
+}
+
+fn read_head_bytes(value: &Value<'_>) -> Option<ByteCount> {
+    let given = value.bytes()?;
+    if !limits::HEAD_BYTES.contains(&given.0) {
+        let (least, most) = (*limits::HEAD_BYTES.start(), *limits::HEAD_BYTES.end());
+        value.refuse(
+            format!("{given} is no size of a request's head"),
+            format!("write \"{}\" to \"{}\"", ByteCount(least), ByteCount(most)),
+        );
+        return None;
+    }
+    Some(given)
 }
 
 fn read_store(value: &Value<'_>) -> Option<edge::StoreParams> {

@@ -28,12 +28,18 @@ pub(crate) mod limits {
     pub(crate) const STORE_BLOCKS_MIN: u64 = 8;
     /// See [`STORE_BLOCKS_MIN`]; an edge fills at least two at a time.
     pub(crate) const FILL_BLOCKS_MIN: u64 = 2;
+    /// Connections of an edge's clients.
+    pub(crate) const CONNECTIONS: RangeInclusive<u32> = 1..=1_000_000;
+    /// The head of a request, bytes.
+    pub(crate) const HEAD_BYTES: RangeInclusive<u64> = 8 << 10..=256 << 10;
+    /// Patience with the head of a request, seconds.
+    pub(crate) const HEAD_TIMEOUT_S: RangeInclusive<u32> = 1..=600;
     /// Threads for UDP.
     pub(crate) const UDP_THREADS: RangeInclusive<u32> = 1..=256;
 }
 
 /// All sections, in the order of the reference page.
-pub const SECTIONS: [&Section; 16] = [
+pub const SECTIONS: [&Section; 17] = [
     &ROOT,
     &HOST,
     &FOLLOW,
@@ -44,6 +50,7 @@ pub const SECTIONS: [&Section; 16] = [
     &EDGE,
     &EDGE_LISTEN,
     &EDGE_STORE,
+    &EDGE_LIMITS,
     &DNS,
     &HEALTH,
     &HEALTH_PROBE,
@@ -166,6 +173,7 @@ pub(crate) const EDGE: Section = Section {
             "required",
             "the disks of the cache; an object lies on one of them",
         ),
+        key("limits", "table, see below", "as its keys say", "what clients may take"),
         key(
             "connect_timeout_ms",
             "milliseconds, 10 to 600000",
@@ -269,6 +277,30 @@ pub(crate) const EDGE_STORE: Section = Section {
             "size, 4 KiB to 64 MiB in steps of 4 KiB",
             "`\"256 KiB\"`",
             "unit in which new objects are stored and filled",
+        ),
+    ],
+};
+
+pub(crate) const EDGE_LIMITS: Section = Section {
+    header: "[edge.limits]",
+    keys: &[
+        key(
+            "connections",
+            "1 to 1000000",
+            "as many as the open files allow, at most 32768",
+            "connections of clients at once; above it others make room, and clients wait (edge.md, \"Limits\")",
+        ),
+        key(
+            "head_bytes",
+            "size, 8 KiB to 256 KiB",
+            "`\"16 KiB\"`",
+            "the head of a request; a longer one is answered with 431",
+        ),
+        key(
+            "head_timeout_s",
+            "seconds, 1 to 600",
+            "30",
+            "how long the head of a request, and a pause between requests, may last: between this and twice this",
         ),
     ],
 };
@@ -404,11 +436,15 @@ mod tests {
             (&EDGE, "fill_memory", format!("{} blocks", limits::FILL_BLOCKS_MIN)),
             (&EDGE_STORE, "size", format!("{} blocks", limits::STORE_BLOCKS_MIN)),
             (&EDGE_STORE, "block", "4 KiB to 64 MiB".to_owned()),
+            (&EDGE_LIMITS, "connections", format!("1 to {}", limits::CONNECTIONS.end())),
+            (&EDGE_LIMITS, "head_bytes", "8 KiB to 256 KiB".to_owned()),
+            (&EDGE_LIMITS, "head_timeout_s", format!("1 to {}", limits::HEAD_TIMEOUT_S.end())),
             (&DNS, "udp_threads", format!("1 to {}", limits::UDP_THREADS.end())),
         ] {
             let kind = kind(section, name);
             assert!(kind.contains(&limit), "{} {name}: {kind:?} has no {limit:?}", section.header);
         }
         assert_eq!(limits::BLOCK_BYTES, 4096..=64 * 1024 * 1024);
+        assert_eq!(limits::HEAD_BYTES, 8 * 1024..=256 * 1024);
     }
 }

@@ -130,6 +130,10 @@ store_memory = "64 MiB"
 upstream_ca = "ca.pem"
 drain_notice_s = 3
 drain_deadline_s = 4
+[edge.limits]
+connections = 1000
+head_bytes = "8 KiB"
+head_timeout_s = 10
 [[edge.store]]
 path = "cache"
 size = "8 MiB"
@@ -194,6 +198,12 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(edge.pace.notice, Duration::from_secs(3));
     assert_eq!(edge.pace.deadline, Duration::from_secs(4));
     assert_eq!(edge.upstream_ca.unwrap(), Path::new("etc/ca.pem"));
+    let limits = edge::LimitParams {
+        connections: Some(1000),
+        head_bytes: ByteCount(8 << 10),
+        head_timeout: Duration::from_secs(10),
+    };
+    assert_eq!(edge.limits, limits);
     let store = |path: &str, size, block_bytes| edge::StoreParams {
         path: path.into(),
         size: ByteCount(size),

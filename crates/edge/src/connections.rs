@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rt::metrics::{Counter, Gauge, Metric, Metrics, edge as metric};
 use serde_json::{Map, Value};
-use serve::{Counters as Connections, Goaway};
+use serve::{Counters as Connections, Goaway, Shed};
 
 use crate::counters::raise;
 
@@ -35,6 +35,7 @@ pub(crate) struct ConnectionMetrics {
     open: Gauge,
     counters: Vec<(Counter, Total)>,
     goaways: [(Counter, Goaway); Goaway::ALL.len()],
+    shed: [(Counter, Shed); Shed::ALL.len()],
 }
 
 impl ConnectionMetrics {
@@ -47,6 +48,7 @@ impl ConnectionMetrics {
             counters: COUNTED.into_iter().map(counter).collect(),
             goaways: Goaway::ALL
                 .map(|why| (metrics.counter(&metric::H2_GOAWAYS, &[why.word()]), why)),
+            shed: Shed::ALL.map(|why| (metrics.counter(&metric::SHED, &[why.word()]), why)),
         }
     }
 
@@ -59,6 +61,9 @@ impl ConnectionMetrics {
         for (counter, why) in &self.goaways {
             raise(counter, connections.goaways(*why));
         }
+        for (counter, why) in &self.shed {
+            raise(counter, connections.shed(*why));
+        }
     }
 }
 
@@ -69,5 +74,7 @@ pub(crate) fn status(connections: &Connections) -> Value {
         counted.map(|(word, count)| (word.to_owned(), count.into())).collect();
     let goaways = Goaway::ALL.map(|why| (why.word().to_owned(), connections.goaways(why).into()));
     all.insert("http2_goaways".to_owned(), goaways.into_iter().collect::<Map<_, _>>().into());
+    let shed = Shed::ALL.map(|why| (why.word().to_owned(), connections.shed(why).into()));
+    all.insert("shed".to_owned(), shed.into_iter().collect::<Map<_, _>>().into());
     all.into()
 }

@@ -69,7 +69,7 @@ mod stores;
 mod upstream;
 mod variants;
 
-pub use params::{Params, StoreParams, Timeouts};
+pub use params::{LimitParams, Params, StoreParams, Timeouts};
 pub use shell::{Bound, Error, bind, bind_on, look};
 pub use stores::StoresError;
 pub use upstream::tls::CaError;

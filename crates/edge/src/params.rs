@@ -25,6 +25,41 @@ pub struct Params {
     pub upstream_ca: Option<PathBuf>,
     /// How the process leaves when it is told to (`drain_notice_s`, `drain_deadline_s`).
     pub pace: Pace,
+    /// What clients may take of the edge.
+    pub limits: LimitParams,
+}
+
+/// `[edge.limits]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitParams {
+    /// Connections of clients at once; as many as the process's open files allow when not given.
+    pub connections: Option<u32>,
+    /// Bytes of the head of a request.
+    pub head_bytes: ByteCount,
+    /// How long the head of a request may take (see [`serve::Limits::head_timeout`]).
+    pub head_timeout: Duration,
+}
+
+impl Default for LimitParams {
+    fn default() -> Self {
+        let serve::Limits { head_bytes_max, head_timeout, .. } = serve::Limits::default();
+        let head_bytes = ByteCount(u64::try_from(head_bytes_max).unwrap_or(u64::MAX));
+        Self { connections: None, head_bytes, head_timeout }
+    }
+}
+
+impl LimitParams {
+    /// Those of listeners, in a process whose open files allow for `connections` of clients.
+    pub(crate) fn of_listeners(&self, connections: usize) -> serve::Limits {
+        let wanted = self.connections.map(|wanted| usize::try_from(wanted).unwrap_or(usize::MAX));
+        serve::Limits {
+            // Where the process may open few files, clients wait to be accepted rather than that
+            // others find none left for their masters.
+            connections_max: wanted.map_or(connections, |wanted| wanted.min(connections)),
+            head_bytes_max: usize::try_from(self.head_bytes.0).unwrap_or(usize::MAX),
+            head_timeout: self.head_timeout,
+        }
+    }
 }
 
 /// `[[edge.store]]`: one disk.
@@ -76,7 +111,16 @@ impl Params {
     pub fn new(listen: Vec<Listen>, stores: Vec<StoreParams>) -> Self {
         let timeouts = Timeouts::default();
         let (fill_memory, store_memory) = (FILL_MEMORY_DEFAULT, STORE_MEMORY_DEFAULT);
-        let pace = PACE_DEFAULT;
-        Self { listen, stores, timeouts, fill_memory, store_memory, upstream_ca: None, pace }
+        let (pace, limits) = (PACE_DEFAULT, LimitParams::default());
+        Self {
+            listen,
+            stores,
+            timeouts,
+            fill_memory,
+            store_memory,
+            upstream_ca: None,
+            pace,
+            limits,
+        }
     }
 }

@@ -35,7 +35,7 @@ use crate::hand_over::{self, Successor};
 use crate::handler::Front;
 use crate::memo::Memos;
 use crate::offer;
-use crate::params::Params;
+use crate::params::{LimitParams, Params};
 use crate::probe;
 use crate::project::Projects;
 use crate::purge::{self, Purges};
@@ -79,6 +79,7 @@ pub struct Bound {
     /// Where the process that had the stores before asks for what it has to send yet.
     private: TcpListener,
     private_address: Arc<ArcSwapOption<SocketAddr>>,
+    limits: Limits,
     node_map: Following,
     context: Context,
 }
@@ -111,7 +112,8 @@ pub async fn bind_on(
     steering: Watched,
     context: Context,
 ) -> Result<Bound, Error> {
-    let bind = |listen| Listener::bind(listen, &context, &limits());
+    let limits = limits(&params.limits);
+    let bind = |listen| Listener::bind(listen, &context, &limits);
     let listeners = params.listen.iter().map(bind).collect::<Result<Vec<_>, _>>()?;
     if listeners.is_empty() {
         return Err(Error::NoListener);
@@ -179,7 +181,7 @@ pub async fn bind_on(
     let private_address = Arc::new(ArcSwapOption::new(private.local_addr().ok().map(Arc::new)));
     // Before anybody can make the process yield.
     hand_over::register(&edge, &private_address, &context);
-    Ok(Bound { edge, listeners, private, private_address, node_map, context })
+    Ok(Bound { edge, listeners, private, private_address, limits, node_map, context })
 }
 
 impl Bound {
@@ -209,14 +211,14 @@ impl Bound {
 
     /// Serves until the context's shutdown has cut, or ended, every response.
     pub async fn serve(self) {
-        let Self { edge, listeners, private, node_map, context, .. } = self;
+        let Self { edge, listeners, private, limits, node_map, context, .. } = self;
         let connections = Arc::new(Connections::default());
         let status = (Arc::clone(&edge), Arc::clone(&connections));
         let addresses: serde_json::Value = listeners.iter().filter_map(listening).collect();
-        context.status.set("edge", move || show(&status.0, &status.1, &addresses));
+        context.status.set("edge", move || show(&status.0, &status.1, &limits, &addresses));
         let mut background = JoinSet::new();
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
-        let shown = ConnectionMetrics::new(&context.metrics, limits().connections_max);
+        let shown = ConnectionMetrics::new(&context.metrics, limits.connections_max);
         let sign = context.alive.begin("the second's work of the edge");
         background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), shown, sign));
         for listener in &listeners {
@@ -228,7 +230,7 @@ impl Bound {
         let private = Listener::from(private);
         let serve = |listeners, is_for_former, shutdown| {
             let front = Arc::new(Front { edge: Arc::clone(&edge), is_for_former });
-            serve::http(listeners, front, limits(), Arc::clone(&connections), shutdown)
+            serve::http(listeners, front, limits, Arc::clone(&connections), shutdown)
         };
         let of_former = serve(vec![private], true, hand_over::of_former(&context.shutdown));
         tokio::join!(serve(listeners, false, context.shutdown.clone()), of_former);
@@ -245,10 +247,20 @@ impl Bound {
     }
 }
 
-/// Where the process may open few files, clients wait to be accepted rather than that others find
-/// none left for their masters.
-fn limits() -> Limits {
-    Limits { connections_max: Files::of_process().connections, ..Limits::default() }
+/// What holds for connections of clients; said when that is less than the config wants.
+fn limits(params: &LimitParams) -> Limits {
+    let limits = params.of_listeners(Files::of_process().connections);
+    let Limits { connections_max, .. } = limits;
+    if let Some(connections) = params.connections
+        && usize::try_from(connections).is_ok_and(|wanted| wanted > connections_max)
+    {
+        tracing::warn!(
+            connections,
+            connections_max,
+            "open files do not allow for so many connections"
+        );
+    }
+    limits
 }
 
 /// Takes over the newest node map. Requests and fills go on with the projects they began with.
@@ -321,6 +333,7 @@ fn listening(listener: &Listener) -> Option<serde_json::Value> {
 fn show(
     edge: &Edge,
     connections: &Connections,
+    limits: &Limits,
     listeners: &serde_json::Value,
 ) -> serde_json::Value {
     let projects = edge.projects.load();
@@ -357,7 +370,11 @@ fn show(
         "draining": edge.is_draining(),
         "drain": edge.drain.now(now).map(|drained| drained.shown()),
         "connections": connections.open.load(Ordering::Relaxed),
-        "connections_max": limits().connections_max,
+        "connections_max": limits.connections_max,
+        "limits": {
+            "head_bytes": limits.head_bytes_max,
+            "head_timeout_s": limits.head_timeout.as_secs(),
+        },
         "clients": connections::status(connections),
         "requests": results,
         "refused": refused,

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::crowd::Shed;
 use crate::io::{Io, poll_read_some};
 use crate::pulse::{Look, Pulse, Seen};
 use crate::server::{Counters, Handler, Limits};
@@ -70,6 +71,9 @@ pub(crate) async fn serve<S, H>(
         let io = Io::new(stream, std::mem::take(&mut first), Arc::clone(&pulse));
         let mut connection = Box::new(http(&limits).serve_connection(io, answer));
         let mut watch = Watch::new(&pulse, limits);
+        // On the heap like hyper's part, so that rest keeps no room for it.
+        let doing = || pulse.doing();
+        let mut gives_way = Box::pin(counters.gives_way(limits.connections_max, doing));
         let mut stops = false;
         let end = loop {
             tokio::select! {
@@ -79,12 +83,14 @@ pub(crate) async fn serve<S, H>(
                     Ok(next) => tick.as_mut().reset(next),
                     Err(end) => break end,
                 },
+                why = gives_way.as_mut() => break End::Shed(why),
                 _ = stopping.wait_for(|stop| *stop), if !stops => {
                     stops = true;
                     Pin::new(&mut *connection).graceful_shutdown();
                 }
             }
         };
+        drop(gives_way);
         let parts = connection.into_parts();
         stream = parts.io.into_inner();
         match (end, parts.read_buf) {
@@ -103,6 +109,7 @@ pub(crate) async fn serve<S, H>(
                 _ => break End::Over,
             },
             () = tick.as_mut() => break End::Over,
+            why = counters.gives_way_from_rest(limits.connections_max) => break End::Shed(why),
             _ = stopping.wait_for(|stop| *stop) => break End::Over,
         }
         tick.as_mut().reset(after(REST.min(limits.head_timeout)));
@@ -111,11 +118,11 @@ pub(crate) async fn serve<S, H>(
         End::Refused => return linger(stream).await,
         End::SlowHead => counters.timeouts.fetch_add(1, Relaxed),
         End::Stalled => counters.stalled.fetch_add(1, Relaxed),
-        End::Rest | End::Over => 0,
+        End::Rest | End::Over | End::Shed(_) => 0,
     };
     // Nobody takes what the kernel still has. And a close in peace would make half a body look like
     // a whole one (RFC 9112 section 8).
-    if matches!(end, End::Stalled) || pulse.was_cut_short() {
+    if matches!(end, End::Stalled | End::Shed(Shed::Slow)) || pulse.was_cut_short() {
         stream.reset();
     }
 }
@@ -168,6 +175,8 @@ enum End {
     SlowHead,
     /// The client takes nothing of its response.
     Stalled,
+    /// It makes room for another.
+    Shed(Shed),
 }
 
 /// Counts why hyper has ended a connection. Clients that go away are no event.
@@ -194,6 +203,11 @@ pub(crate) trait Wire: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// The socket below, if there is one.
     fn socket(&self) -> Option<&TcpStream> {
         self.plain()
+    }
+
+    /// Bytes that the client has acknowledged, as far as that is known.
+    fn acknowledged(&self) -> Option<u64> {
+        sys::socket::acknowledged_bytes(self.socket()?).ok()
     }
 
     /// The socket, when what is written goes to the client as it is: file content may then leave
@@ -242,7 +256,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
     use super::*;
-    use crate::{Body, BodyError, Piece, Source};
+    use crate::{Body, BodyError, Piece, Source, crowd};
 
     const PIECE: usize = 100_000;
 
@@ -257,6 +271,11 @@ mod tests {
 
     impl Wire for DuplexStream {
         fn reset(self) {}
+
+        /// As of a client that has taken the head, and nothing since.
+        fn acknowledged(&self) -> Option<u64> {
+            Some(100)
+        }
     }
 
     impl Handler for Endless {
@@ -290,6 +309,26 @@ mod tests {
         serve(server, Bytes::new(), peer, handler, limits, Arc::clone(&counters), stopping).await;
         assert_eq!(counters.stalled.load(Relaxed), 1);
         assert_eq!((counters.timeouts.load(Relaxed), counters.malformed.load(Relaxed)), (0, 0));
+    }
+
+    /// What its client has acknowledged is known of a connection while hyper has it.
+    #[tokio::test]
+    async fn a_reader_that_takes_next_to_nothing_makes_room_for_others() {
+        let (mut client, server) = tokio::io::duplex(10_000);
+        let (_stop, stopping) = watch::channel(false);
+        let handler = Arc::new(Endless(Arc::default()));
+        let counters = Arc::new(crowd::full());
+        let peer = Client { address: ([127, 0, 0, 1], 1).into(), is_secure: false };
+        let limits = Limits { connections_max: 1, ..Limits::default() };
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+        let count = Arc::clone(&counters);
+        let serving = serve(server, Bytes::new(), peer, handler, limits, count, stopping);
+        tokio::select! {
+            () = serving => {}
+            () = counters.room(1) => unreachable!("no place is free"),
+        }
+        assert_eq!((counters.shed(Shed::Slow), counters.shed(Shed::Idle)), (1, 0));
+        assert_eq!(counters.stalled.load(Relaxed), 0);
     }
 
     /// A client that stops reading costs one piece above the write limit beside what the wire

@@ -37,7 +37,12 @@ pub(crate) async fn tls<H: Handler>(
     counters: Arc<Counters>,
     stopping: watch::Receiver<bool>,
 ) {
-    let Some(stream) = tls.accept(stream, &limits).await else { return };
+    let accepted = tokio::select! {
+        biased;
+        accepted = tls.accept(stream, &limits) => accepted,
+        _ = counters.gives_way_unasked(limits.connections_max) => None,
+    };
+    let Some(stream) = accepted else { return };
     let first = Bytes::new();
     if stream.get_ref().1.alpn_protocol() == Some(H2) {
         h2::serve(stream, first, client, handler, limits, counters, stopping).await;
@@ -64,6 +69,7 @@ pub(crate) async fn plain<S, H>(
         told = timeout(limits.head_timeout, speaks_h2(&mut stream, &mut first)) => told,
         // Nothing has been asked: there is nothing to finish.
         _ = stopping.wait_for(|stop| *stop) => return,
+        _ = counters.gives_way_unasked(limits.connections_max) => return,
     };
     match is_h2 {
         // What HTTP/2 needs, a connection without it does not keep room for.

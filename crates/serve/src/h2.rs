@@ -22,7 +22,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use ::h2::server::{Builder, Connection};
@@ -36,6 +36,7 @@ use self::exchanges::Exchanges;
 use self::gather::Gather;
 use crate::Client;
 use crate::connection::Wire;
+use crate::crowd::Shed;
 use crate::priority::HELD_BYTES_MAX;
 use crate::server::{Counters, Goaway, Handler, Limits};
 
@@ -100,9 +101,8 @@ pub(crate) async fn serve<S, H>(
     let mut driver = Driver {
         connection,
         exchanges: Exchanges::default(),
-        answering: Arc::new(Answering { handler, visitor, counters, turns: Arc::default() }),
+        answering: Arc::new(Answering::new(handler, visitor, counters)),
         out,
-        requests: 0,
     };
     let is_stalled = driver.run(&limits, stopping).await;
     let Driver { connection, exchanges, out, .. } = driver;
@@ -147,8 +147,6 @@ struct Driver<S, H: Handler> {
     exchanges: Exchanges,
     answering: Arc<Answering<H>>,
     out: Gather<S>,
-    /// Requests in all.
-    requests: u64,
 }
 
 /// What was seen at the last look.
@@ -173,9 +171,12 @@ enum Look {
 }
 
 impl<S: Wire, H: Handler> Driver<S, H> {
-    /// Until the connection ends; whether because its client has stalled.
+    /// Until the connection ends; whether because its client takes nothing, or next to nothing.
     async fn run(&mut self, limits: &Limits, mut stopping: watch::Receiver<bool>) -> bool {
         let mut tick = pin!(sleep(limits.head_timeout));
+        let (answering, out) = (Arc::clone(&self.answering), self.out.clone());
+        let doing = || answering.doing(&out);
+        let mut gives_way = pin!(answering.counters.gives_way(limits.connections_max, doing));
         let mut seen = Seen::default();
         let mut stops = false;
         loop {
@@ -198,6 +199,15 @@ impl<S: Wire, H: Handler> Driver<S, H> {
                         }
                     }
                 }
+                why = gives_way.as_mut() => {
+                    if why == Shed::Idle {
+                        self.connection.abrupt_shutdown(Reason::NO_ERROR);
+                        self.answering.counters.note_goaway(Goaway::Idle);
+                        // What does not leave at once is not waited for.
+                        let _ = self.poll(&mut Context::from_waker(Waker::noop()));
+                    }
+                    return why == Shed::Slow;
+                }
                 _ = stopping.wait_for(|stop| *stop), if !stops => {
                     stops = true;
                     self.say_goodbye(Goaway::Leaving);
@@ -219,7 +229,6 @@ impl<S: Wire, H: Handler> Driver<S, H> {
             while let Poll::Ready(accepted) = self.connection.poll_accept(cx) {
                 let Some(accepted) = accepted else { return Poll::Ready(Ok(())) };
                 let (request, respond) = accepted?;
-                self.requests = self.requests.saturating_add(1);
                 self.exchanges.start(Arc::clone(&self.answering).answer(request, respond));
             }
             self.answering.turns.wake_next();
@@ -240,7 +249,8 @@ impl<S: Wire, H: Handler> Driver<S, H> {
     /// To be called once a tick.
     fn look(&self, seen: &mut Seen) -> Look {
         let turns = &self.answering.turns;
-        let now = Seen { requests: self.requests, moved: turns.moved(), ..Seen::default() };
+        let now =
+            Seen { requests: self.answering.requests(), moved: turns.moved(), ..Seen::default() };
         let before = std::mem::replace(seen, now);
         if seen.moved == before.moved && (turns.owes() || !self.out.is_empty()) {
             seen.stalled = before.stalled.saturating_add(1);

@@ -217,6 +217,7 @@ impl<S: Wire> hyper::rt::Write for Io<S> {
         cx: &mut Context<'_>,
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        self.pulse.note_acknowledged(|| self.stream.acknowledged());
         if let Some(socket) = self.stream.plain()
             && let Some((before, at, len)) = first_mark(buffers)
         {

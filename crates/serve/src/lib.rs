@@ -25,6 +25,7 @@
 mod body;
 mod chunk;
 mod connection;
+mod crowd;
 mod date;
 pub mod disk;
 mod entry;
@@ -42,6 +43,7 @@ mod server;
 
 pub use body::{Body, BodyError, Piece, Source};
 pub use chunk::{Chunk, FileChunk};
+pub use crowd::Shed;
 pub use file_range::{Elsewhere, FileRange};
 pub use files::Files;
 pub use handshake::Tls;

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::body::BodyError;
 use crate::chunk::Files;
+use crate::crowd::Doing;
 use crate::server::Counters;
 
 /// Touched by one task only; atomics because the task may move between threads.
@@ -24,6 +25,9 @@ pub(crate) struct Pulse {
     write_blocked: AtomicBool,
     /// Writes of which the client took something.
     writes: AtomicU64,
+    /// What the client has acknowledged is wanted, for whoever has the stream to note.
+    wants_acknowledged: AtomicBool,
+    acknowledged: AtomicU64,
     /// Bytes came since the last request: the head of the next one has begun.
     reading: AtomicBool,
     /// The last request came with content, of which something may still be on its way.
@@ -70,6 +74,8 @@ impl Pulse {
             busy: AtomicBool::new(false),
             write_blocked: AtomicBool::new(false),
             writes: AtomicU64::new(0),
+            wants_acknowledged: AtomicBool::new(false),
+            acknowledged: AtomicU64::new(0),
             reading: AtomicBool::new(false),
             has_content: AtomicBool::new(false),
             cut_short: AtomicBool::new(false),
@@ -96,6 +102,26 @@ impl Pulse {
         if !blocked {
             self.writes.fetch_add(1, Relaxed);
         }
+    }
+
+    /// To be told on the way to a write, whether it is possible or not: what the client has
+    /// acknowledged, which is asked of the system only when that was wanted.
+    pub(crate) fn note_acknowledged(&self, ask: impl FnOnce() -> Option<u64>) {
+        if self.wants_acknowledged.load(Relaxed) {
+            self.wants_acknowledged.store(false, Relaxed);
+            self.acknowledged.store(ask().unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// What the connection does. What its client has acknowledged is as of the time that this was
+    /// asked before.
+    pub(crate) fn doing(&self) -> Doing {
+        if !self.is_sending() {
+            return Doing::Nothing(self.requests.load(Relaxed));
+        }
+        let is_clients_turn = self.write_blocked.load(Relaxed);
+        self.wants_acknowledged.store(is_clients_turn, Relaxed);
+        Doing::Answering(is_clients_turn.then(|| self.acknowledged.load(Relaxed)))
     }
 
     pub(crate) fn files(&self) -> Option<&Files> {

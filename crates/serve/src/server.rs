@@ -16,10 +16,11 @@ use rt::listen::{self, Listen, ListenError};
 use rt::metrics::Striped;
 use rt::{Phase, Shutdown};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::MissedTickBehavior;
 
+use crate::crowd::Crowd;
 use crate::entry::{self, ALPN};
 use crate::h3::{Quic, QuicError};
 use crate::handshake::Tls;
@@ -54,7 +55,8 @@ pub trait Handler: Send + Sync + 'static {
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once; further ones wait in the kernel's backlog.
+    /// Connections at once. Above it one waits at each listening socket until others make room, and
+    /// further ones in the kernel's queue behind it.
     pub connections_max: usize,
     /// Bytes of a request head, at least 8192; 431 above.
     pub head_bytes_max: usize,
@@ -192,9 +194,9 @@ pub struct Counters {
     pub h3_retries: AtomicU64,
     /// QUIC handshakes that did not come to an end: failed, broken off, or too slow.
     pub h3_handshakes_failed: AtomicU64,
-    /// A place under the limit of connections has become free.
-    freed: Notify,
-    /// Times that a listener had to wait for one.
+    /// Those who wait for a place, and those who could make room.
+    pub(crate) crowd: Crowd,
+    /// Clients that had to wait for a place.
     pub full: AtomicU64,
     full_said: Quiet,
     broken_off_said: Quiet,
@@ -233,7 +235,7 @@ impl Goaway {
 
 /// Keeps a log line to one in [`QUIET_MS`].
 #[derive(Debug, Default)]
-struct Quiet {
+pub(crate) struct Quiet {
     /// Until when it is only counted.
     until_ns: AtomicU64,
     /// Those that were.
@@ -242,7 +244,7 @@ struct Quiet {
 
 impl Quiet {
     /// Whether to say it now, and how many were not said since the last one that was.
-    fn due(&self, now: Now) -> Option<u64> {
+    pub(crate) fn due(&self, now: Now) -> Option<u64> {
         if self.until_ns.load(Relaxed) > now.mono_ns {
             self.unsaid.fetch_add(1, Relaxed);
             return None;
@@ -253,18 +255,11 @@ impl Quiet {
 }
 
 impl Counters {
-    /// Returns when there is room for one more connection. Two who wait may both find the same room.
-    async fn room(&self, connections_max: usize) {
-        loop {
-            let freed = self.freed.notified();
-            if self.has_room(connections_max) {
-                return;
-            }
-            self.full.fetch_add(1, Relaxed);
-            if let Some(more) = self.full_said.due(rt::clock::now()) {
-                tracing::warn!(connections_max, more, "no connection is free: clients wait");
-            }
-            freed.await;
+    /// A client has come that no place is free for.
+    fn note_full(&self, connections_max: usize) {
+        self.full.fetch_add(1, Relaxed);
+        if let Some(more) = self.full_said.due(clock::now()) {
+            tracing::warn!(connections_max, more, "no connection is free: clients wait");
         }
     }
 
@@ -356,17 +351,25 @@ impl<H: Handler> Entrance<H> {
         let mut stopping = self.stopping.clone();
         let mut turns = tokio::time::interval(SIGN_EVERY);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let connections_max = self.limits.connections_max;
+        // Who has come while no place was free.
+        let mut waiting = None;
         loop {
-            let next = async {
-                self.counters.room(self.limits.connections_max).await;
-                socket.accept().await
-            };
             tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => break,
                 _ = turns.tick() => self.sign.give(),
                 Some(ended) = connections.join_next() => note_panic(ended),
-                accepted = next => match accepted {
+                () = self.counters.room(connections_max), if waiting.is_some() => {
+                    if let Some((stream, address)) = waiting.take() {
+                        connections.spawn(self.serve(stream, address));
+                    }
+                }
+                accepted = socket.accept(), if waiting.is_none() => match accepted {
+                    Ok(came) if !self.counters.has_room(connections_max) => {
+                        self.counters.note_full(connections_max);
+                        waiting = Some(came);
+                    }
                     Ok((stream, address)) => {
                         connections.spawn(self.serve(stream, address));
                     }
@@ -375,6 +378,9 @@ impl<H: Handler> Entrance<H> {
             }
         }
         // Who has come by now is served all the same; closing the socket would refuse them.
+        if let Some((stream, address)) = waiting {
+            connections.spawn(self.serve(stream, address));
+        }
         while let Poll::Ready(Ok((stream, address))) =
             socket.poll_accept(&mut Context::from_waker(Waker::noop()))
         {
@@ -461,6 +467,6 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         self.0.open.fetch_sub(1, Relaxed);
-        self.0.freed.notify_waiters();
+        self.0.crowd.note_freed();
     }
 }

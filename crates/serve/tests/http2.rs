@@ -20,7 +20,7 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use rt::Shutdown;
 use serve::{
-    Body, BodyError, Client, Counters, Goaway, Handler, Limits, Piece, RequestBody, Source,
+    Body, BodyError, Client, Counters, Goaway, Handler, Limits, Piece, RequestBody, Shed, Source,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -436,6 +436,22 @@ async fn a_slow_preface_and_an_idle_client_are_closed() {
     while next(&mut idle).await.is_some() {}
     assert_eq!(server.counters.timeouts.load(Relaxed), 1, "idle clients are no event");
     assert_eq!(server.counters.malformed.load(Relaxed), 0);
+}
+
+/// A client that has nothing running is told to go by GOAWAY when others wait for its place.
+#[tokio::test]
+async fn an_idle_client_makes_room_for_those_who_come() {
+    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let server = Server::start(Site::default(), limits).await;
+    let mut idle = server.connect_raw().await;
+    idle.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
+    assert_eq!(next(&mut idle).await.unwrap(), (PING, 1, 0, vec![7; 8]));
+    let (mut client, _connection) = server.connect().await;
+    let response = ask(&mut client, request(Method::GET, "/hello")).await;
+    assert_eq!(read(response.into_body()).await, (b"hello\n".to_vec(), None));
+    assert_eq!(goaway(&mut idle).await, Some(Reason::NO_ERROR));
+    assert_eq!(next(&mut idle).await, None);
+    assert_eq!((server.counters.shed(Shed::Idle), server.counters.goaways(Goaway::Idle)), (1, 1));
 }
 
 /// A client that asks and gives no window has its connection for a bounded time, whatever else it

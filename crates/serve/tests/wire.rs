@@ -19,7 +19,7 @@ use bytes::Bytes;
 use hyper::{Request, Response};
 use rt::Shutdown;
 use serve::{
-    Body, BodyError, Client, Counters, FileRange, Handler, Limits, Piece, RequestBody, Source,
+    Body, BodyError, Client, Counters, FileRange, Handler, Limits, Piece, RequestBody, Shed, Source,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -489,4 +489,43 @@ async fn connections_above_the_ceiling_wait_their_turn() {
     body.send(piece("onetwo")).unwrap();
     head_of(&mut second).await;
     assert_eq!(server.counters.accepted.load(Relaxed), 2);
+}
+
+/// Whoever has rested longest makes room: an answered client, one that never asked, one whose head does
+/// not come to its end; never one that is being answered.
+#[tokio::test]
+async fn idle_connections_make_room_for_those_who_come() {
+    let limits = Limits { connections_max: 4, ..Limits::default() };
+    let (server, mut bodies) = waiting(limits).await;
+    let mut busy = server.connect().await;
+    busy.write_all(GET).await.unwrap();
+    let (body, _) = bodies.recv().await.unwrap();
+    body.send(piece("one")).unwrap();
+    head_of(&mut busy).await;
+    let mut answered = server.connect().await;
+    answered.write_all(GET).await.unwrap();
+    let (whole, _) = bodies.recv().await.unwrap();
+    whole.send(piece("onetwo")).unwrap();
+    head_of(&mut answered).await;
+    answered.read_exact(&mut [0; 6]).await.unwrap();
+    let mut silent = server.connect().await;
+    let mut slow = server.connect().await;
+    slow.write_all(b"GET / HTTP/1.1\r\nHost: a").await.unwrap();
+    let mut served = Vec::new();
+    for shed in 1..=3 {
+        let mut client = server.connect().await;
+        client.write_all(GET).await.unwrap();
+        let (body, _) = bodies.recv().await.unwrap();
+        body.send(piece("one")).unwrap();
+        head_of(&mut client).await;
+        served.push((client, body));
+        assert_eq!(server.counters.shed(Shed::Idle), shed);
+        assert_eq!(server.counters.full.load(Relaxed), shed);
+    }
+    for idle in [&mut answered, &mut silent, &mut slow] {
+        assert_eq!(rest(idle).await, b"");
+    }
+    body.send(piece("two")).unwrap();
+    busy.read_exact(&mut [0; 6]).await.unwrap();
+    assert_eq!(server.counters.shed(Shed::Slow), 0);
 }

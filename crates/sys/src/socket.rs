@@ -82,6 +82,36 @@ pub fn not_sent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
 }
 
+/// Bytes that the other side of a TCP connection has acknowledged (`tcpi_bytes_acked` of `TCP_INFO`).
+///
+/// # Errors
+/// As `getsockopt(2)` has them; `Unsupported` when the kernel is too old to tell.
+pub fn acknowledged_bytes(socket: &impl AsFd) -> io::Result<u64> {
+    /// Where the count stands in `struct tcp_info` of `linux/tcp.h`, which only grows at its end.
+    const AT: usize = 120;
+    let mut info = [0u8; AT + size_of::<u64>()];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: pointer and length describe `info`, which the call fills up to the length that it then
+    // stores in `length`; both live through the call. The descriptor is open because `socket` is
+    // borrowed.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if done != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    match info.last_chunk() {
+        Some(bytes) if length as usize == info.len() => Ok(u64::from_ne_bytes(*bytes)),
+        _ => Err(io::ErrorKind::Unsupported.into()),
+    }
+}
+
 /// Asks for a send buffer of `bytes`, likewise (`SO_SNDBUFFORCE`).
 ///
 /// # Errors
@@ -160,6 +190,21 @@ mod tests {
         let expected = 10_000_000_000u64.to_ne_bytes();
         assert!(rate == expected || rate == u32::MAX.to_ne_bytes(), "{rate:?}");
         assert!(get(&accepted, tcp, libc::TCP_CONGESTION).starts_with(b"reno\0"));
+    }
+
+    #[test]
+    fn what_the_other_side_acknowledged_is_known() {
+        use std::io::{Read as _, Write as _};
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        let before = acknowledged_bytes(&accepted).unwrap();
+        accepted.write_all(&[7; 1000]).unwrap();
+        client.read_exact(&mut [0; 1000]).unwrap();
+        // The answer comes after the acknowledgement, or with it.
+        client.write_all(&[1]).unwrap();
+        accepted.read_exact(&mut [0]).unwrap();
+        assert_eq!(acknowledged_bytes(&accepted).unwrap() - before, 1000);
     }
 
     #[test]

@@ -12,7 +12,9 @@ super::metrics! {
     CONNECTIONS_MAX: Gauge "cacheboy_edge_connections_max" []
         "Connections of clients that may be open at once; further ones wait in the kernel's queue.";
     CONNECTIONS_FULL: Counter "cacheboy_edge_connections_full_total" []
-        "Times that a listener waited because as many connections were open as may be.";
+        "Clients that waited because as many connections were open as may be.";
+    SHED: Counter "cacheboy_edge_connections_shed_total" ["reason"]
+        "Connections closed because others waited for their places, by reason (idle: nothing was answered on it; slow: its client took less than 250 bytes a second for a minute).";
     ACCEPTED: Counter "cacheboy_edge_connections_accepted_total" []
         "Connections of clients accepted.";
     BROKEN_OFF: Counter "cacheboy_edge_responses_broken_off_total" []

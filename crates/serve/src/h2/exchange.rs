@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, ready};
 
 use ::h2::server::SendResponse;
@@ -12,6 +12,9 @@ use bytes::{Buf, Bytes};
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body::Body as _;
 
+use super::gather::Gather;
+use crate::connection::Wire;
+use crate::crowd::Doing;
 use crate::head::{complete, may_have_body, name_host};
 use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
 use crate::server::{Counters, Handler};
@@ -27,6 +30,18 @@ pub(crate) struct Answering<H: Handler> {
     pub(crate) visitor: H::Visitor,
     pub(crate) counters: Arc<Counters>,
     pub(crate) turns: Arc<Turns>,
+    /// Requests in all, and those of which nothing is left to be done.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A request until it has ended, in whatever way.
+struct Running<'a>(&'a AtomicU64);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
 }
 
 /// Why an exchange ended early.
@@ -40,12 +55,34 @@ enum Broken {
 }
 
 impl<H: Handler> Answering<H> {
+    pub(crate) fn new(handler: Arc<H>, visitor: H::Visitor, counters: Arc<Counters>) -> Self {
+        let (begun, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { handler, visitor, counters, turns: Arc::default(), begun, ended }
+    }
+
+    /// Requests in all.
+    pub(crate) fn requests(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
+    /// What the connection does, whose bytes leave by `out`.
+    pub(crate) fn doing(&self, out: &Gather<impl Wire>) -> Doing {
+        let (begun, ended) = (self.requests(), self.ended.load(Relaxed));
+        let is_clients_turn = self.turns.owes() || !out.is_empty();
+        if begun == ended && !is_clients_turn {
+            return Doing::Nothing(begun);
+        }
+        Doing::Answering(is_clients_turn.then(|| out.acknowledged()).flatten())
+    }
+
     /// Answers one request. Dropped, it resets the stream.
     pub(crate) async fn answer(
         self: Arc<Self>,
         mut request: Request<RecvStream>,
         mut respond: SendResponse<Given>,
     ) {
+        self.begun.fetch_add(1, Relaxed);
+        let _running = Running(&self.ended);
         self.counters.requests.add(1);
         self.counters.h2_requests.fetch_add(1, Relaxed);
         if !name_host(&mut request) {

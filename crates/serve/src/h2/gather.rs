@@ -12,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::connection::Wire;
+
 /// Bytes that leave together: four TLS records.
 const GATHER_BYTES: usize = 64 * 1024;
 /// A buffer of more than this is given back when it is empty.
@@ -49,6 +51,13 @@ impl<S> Gather<S> {
     pub(crate) fn into_inner(self) -> Option<S> {
         let gathered = Arc::into_inner(self.0)?;
         Some(gathered.into_inner().unwrap_or_else(PoisonError::into_inner).stream)
+    }
+}
+
+impl<S: Wire> Gather<S> {
+    /// Bytes that the client has acknowledged, as far as that is known.
+    pub(crate) fn acknowledged(&self) -> Option<u64> {
+        self.lock().stream.acknowledged()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use h3::error::Code;
@@ -14,6 +14,7 @@ use super::exchange::{self, Outcome};
 use super::flow::Flow;
 use super::quic::{self, Connection};
 use crate::Client;
+use crate::crowd::{Doing, Shed};
 use crate::server::{Counters, Handler, Limits, stopped};
 
 /// A head that is too large is answered with 431 as long as it has at most so many times the limit
@@ -80,6 +81,12 @@ async fn run<H: Handler>(
     let mut http: h3::server::Connection<_, Bytes> = http.build(quic).await?;
     let mut exchanges = JoinSet::new();
     let mut tally = Tally::default();
+    let (begun, running) = (AtomicU64::new(0), AtomicBool::new(false));
+    let doing = || match running.load(Relaxed) {
+        true => Doing::Answering(shared.flow.acknowledged()),
+        false => Doing::Nothing(begun.load(Relaxed)),
+    };
+    let mut gives_way = pin!(counters.gives_way(limits.connections_max, doing));
     let mut tick = pin!(sleep(limits.head_timeout));
     // No more requests come: the client has said so, or we have.
     let (mut is_closing, mut stops) = (false, false);
@@ -123,7 +130,15 @@ async fn run<H: Handler>(
                 let next = Instant::now().checked_add(limits.head_timeout);
                 tick.as_mut().reset(next.unwrap_or_else(Instant::now));
             }
+            why = gives_way.as_mut() => {
+                if why == Shed::Slow {
+                    connection.close(quic::code(Code::H3_EXCESSIVE_LOAD), b"");
+                }
+                return Ok(());
+            }
         }
+        begun.store(tally.begun, Relaxed);
+        running.store(!exchanges.is_empty(), Relaxed);
         if (stops || is_closing) && exchanges.is_empty() {
             return Ok(());
         }

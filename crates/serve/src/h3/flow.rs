@@ -44,8 +44,9 @@ pub(super) struct Flow {
     patience: Duration,
     held: AtomicUsize,
     less_held: Notify,
-    /// Writes of which QUIC took something.
+    /// Writes of which QUIC took something, and what it took.
     writes: AtomicU64,
+    taken: AtomicU64,
     send_window: AtomicU64,
 }
 
@@ -58,6 +59,7 @@ impl Flow {
             held: AtomicUsize::new(0),
             less_held: Notify::new(),
             writes: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             send_window: AtomicU64::new(SEND_WINDOW_MIN),
         }
     }
@@ -74,6 +76,13 @@ impl Flow {
         }
     }
 
+    /// Bytes that the client has acknowledged, when it is for it to take what waits. QUIC takes no
+    /// more than a window beyond that, so while something waits what it took grows by what was
+    /// acknowledged.
+    pub(super) fn acknowledged(&self) -> Option<u64> {
+        (self.held.load(Relaxed) > 0).then(|| self.taken.load(Relaxed))
+    }
+
     /// Hands `chunks` over, each as soon as there is room for it.
     pub(super) async fn write(&self, to: &Sending, chunks: &mut [Bytes]) -> Result<(), Unsent> {
         let left = |chunks: &[Bytes]| chunks.iter().map(Bytes::len).fold(0, usize::saturating_add);
@@ -87,7 +96,10 @@ impl Flow {
                     written?;
                     alone = 0;
                     self.writes.fetch_add(1, Relaxed);
-                    held.set(left(chunks));
+                    let (held_before, left) = (held.bytes, left(chunks));
+                    let taken = u64::try_from(held_before.saturating_sub(left)).unwrap_or(0);
+                    self.taken.fetch_add(taken, Relaxed);
+                    held.set(left);
                 }
                 Err(_) => {
                     alone = alone.saturating_add(1);
