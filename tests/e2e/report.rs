@@ -162,6 +162,7 @@ fn json_lines_tell_projects_nodes_limits_and_who_was_missteered() {
         line(DAY_MS, 1, r#""project":"film","missteered":"","limit":"paced""#),
         line(DAY_MS + 1000, 10, r#""project":"film","missteered":"asia","limit":"""#),
         line(DAY_MS + 2000, 100, r#""project":"","missteered":"","limit":"too-many""#),
+        line(DAY_MS + 2000, 3, r#""outcome":"health""#),
         format!(
             "{{\"kind\":\"connection\",\"ended_ms\":{DAY_MS},\"asn\":7545,\"country\":\"AU\",\
              \"node\":\"one\",\"acked_bytes\":9,\"sent_segments\":4,\"retransmitted_segments\":1,\

@@ -36,7 +36,7 @@ pub struct Access<'a> {
     pub asn: Cow<'a, [u8]>,
     /// Code of its country; Squid's lines have none.
     pub country: Cow<'a, [u8]>,
-    /// The project; empty when the request named none, `None` when the line does not say.
+    /// The project; empty when the request named none of ours. Squid's lines do not say: `None`.
     pub project: Option<Cow<'a, [u8]>>,
     /// The host that was named, with its port if it named one.
     pub host: Cow<'a, [u8]>,
@@ -49,6 +49,8 @@ pub struct Access<'a> {
     pub missteered: Option<Cow<'a, [u8]>>,
     /// The word of the limit that held it back or refused it.
     pub limit: Cow<'a, [u8]>,
+    /// Whether it was the health page: no traffic of a project.
+    pub is_health: bool,
 }
 
 /// What reports want of a connection. Texts as in [`Access`].

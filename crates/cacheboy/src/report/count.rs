@@ -90,6 +90,7 @@ impl<'a> Counter<'a> {
             return;
         }
         match line {
+            Line::Access(access) if access.is_health => {}
             Line::Access(access) => self.access(access),
             Line::Connection(connection) => self.connection(connection),
         }

@@ -10,18 +10,19 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::{Access, Connection, Fault, Line, asn_digits, number};
-use crate::Way;
+use crate::{Outcome, Way};
 
 /// The values that reports want.
 #[derive(Default)]
 struct Values<'a> {
     is_connection: bool,
+    is_health: bool,
     ended_ms: Option<u64>,
     bytes: Option<u64>,
     client: Cow<'a, [u8]>,
     asn: Cow<'a, [u8]>,
     country: Cow<'a, [u8]>,
-    project: Option<Cow<'a, [u8]>>,
+    project: Cow<'a, [u8]>,
     host: Cow<'a, [u8]>,
     node: Cow<'a, [u8]>,
     missteered: Option<Cow<'a, [u8]>>,
@@ -62,14 +63,24 @@ impl<'a> Values<'a> {
                 client: self.client,
                 asn: digits(self.asn),
                 country: self.country,
-                project: self.project,
+                project: Some(self.project),
                 host: self.host,
                 node: self.node,
                 bytes: self.bytes?,
                 missteered: self.missteered,
                 limit: self.limit,
+                is_health: self.is_health,
             })
         })
+    }
+
+    /// Takes note of what the line is about, if this key tells that.
+    fn note_kind(&mut self, key: &[u8], text: &[u8]) {
+        match key {
+            b"kind" => self.is_connection = text == b"connection",
+            b"outcome" => self.is_health = text == Outcome::Health.word().as_bytes(),
+            _ => {}
+        }
     }
 
     /// Where the number of this key is kept, if anybody wants it.
@@ -92,7 +103,7 @@ impl<'a> Values<'a> {
             b"client" => &mut self.client,
             b"asn" => &mut self.asn,
             b"country" => &mut self.country,
-            b"project" => self.project.get_or_insert_default(),
+            b"project" => &mut self.project,
             b"host" => &mut self.host,
             b"node" => &mut self.node,
             b"missteered" => self.missteered.get_or_insert_default(),
@@ -118,9 +129,8 @@ fn scan(line: &[u8]) -> Option<Values<'_>> {
                 let value = value.get(1..)?;
                 let (end, is_escaped) = end_of_text(value)?;
                 let (text, after) = value.split_at_checked(end)?;
-                if key == b"kind" {
-                    values.is_connection = text == b"connection";
-                } else if let Some(place) = values.text(key) {
+                values.note_kind(key, text);
+                if let Some(place) = values.text(key) {
                     if is_escaped {
                         return None;
                     }
@@ -193,8 +203,8 @@ fn parse(line: &[u8]) -> Result<Values<'static>, Fault> {
     for (key, value) in object {
         let key = key.as_bytes();
         match value {
-            Value::String(text) if key == b"kind" => values.is_connection = text == "connection",
             Value::String(text) => {
+                values.note_kind(key, text.as_bytes());
                 if let Some(place) = values.text(key) {
                     *place = Cow::Owned(text.into_bytes());
                 }
@@ -241,6 +251,7 @@ mod tests {
             bytes: 45_637,
             missteered: Some(text("asia")),
             limit: text("paced"),
+            is_health: false,
         }
     }
 
@@ -275,13 +286,21 @@ mod tests {
             r#"{"ended_ms":2,"asn":"\u0033","bytes":1}"#,
         ] {
             let Ok(Line::Access(found)) = line(text.as_bytes()) else { panic!("{text}") };
-            let asn = Cow::Borrowed(&b"3"[..]);
-            assert_eq!(found, Access { ended_ms: 2, bytes: 1, asn, ..Access::default() }, "{text}");
+            let (asn, project) = (Cow::Borrowed(&b"3"[..]), Some(Cow::default()));
+            let wanted = Access { ended_ms: 2, bytes: 1, asn, project, ..Access::default() };
+            assert_eq!(found, wanted, "{text}");
         }
         let text = r#"{"ended_ms":2,"bytes":1,"host":"a\u002eb","asn":0,"missteered":null}"#;
         let Ok(Line::Access(found)) = line(text.as_bytes()) else { panic!("{text}") };
         assert_eq!((&*found.host, &*found.asn), (&b"a.b"[..], &b""[..]));
-        assert_eq!(found.missteered, None);
+        assert_eq!((found.missteered, found.is_health), (None, false));
+        for text in [
+            r#"{"ended_ms":2,"bytes":1,"outcome":"health"}"#,
+            r#"{"ended_ms":2,"bytes":1,"outcome":"health","host":"\u0041"}"#,
+        ] {
+            let Ok(Line::Access(found)) = line(text.as_bytes()) else { panic!("{text}") };
+            assert!(found.is_health, "{text}");
+        }
     }
 
     #[test]

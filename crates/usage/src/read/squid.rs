@@ -1,5 +1,6 @@
 //! Squid's native format: `time elapsed client code/status bytes method URL rfc931 hierarchy/peer type`,
-//! and after it, as the first Cacheboy logged it, the client's AS number.
+//! and after it, as the first Cacheboy logged it, the client's AS number. The code `NONE` is that of the
+//! health page, and of what Squid answered without having been asked for anything.
 
 use std::borrow::Cow;
 
@@ -25,6 +26,7 @@ pub(super) fn line(line: &[u8]) -> Result<Access<'_>, Fault> {
         asn: Cow::Borrowed(asn),
         host: Cow::Borrowed(host_of(url)),
         bytes,
+        is_health: code.starts_with(b"NONE/"),
         ..Access::default()
     })
 }
@@ -100,6 +102,13 @@ mod tests {
             };
             assert_eq!(line(text.as_bytes()), Ok(wanted), "{more}");
         }
+    }
+
+    #[test]
+    fn what_asked_for_nothing_is_told_apart() {
+        let common = "1244332800.123 1 203.0.113.0 NONE/200 3 GET http://a/.well-known/cacheboy/health - NONE/- a/b AS1";
+        assert!(line(common.as_bytes()).unwrap().is_health);
+        assert!(!line(common.replacen("NONE", "TCP_NONE", 1).as_bytes()).unwrap().is_health);
     }
 
     #[test]
