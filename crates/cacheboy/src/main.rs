@@ -34,9 +34,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// number bounds memory; disks are busy with far fewer.
 const BLOCKING_THREADS_MAX: usize = 64;
 /// How long such a thread waits for more work; what it kept is free afterwards.
-const BLOCKING_THREAD_IDLE: Duration = Duration::from_secs(1);
+const BLOCKING_THREAD_IDLE: Duration = Duration::from_millis(300);
 /// How often freed memory is given back to the system.
-const GIVE_BACK_EVERY: Duration = Duration::from_millis(500);
+const GIVE_BACK_EVERY: Duration = Duration::from_millis(250);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

@@ -34,7 +34,7 @@ const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: u64 = 1024 * 1024;
 
 /// A connection on which so long nothing is asked gives back what HTTP needs of memory.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_millis(500);
 
 /// Serves one connection, of which `first` was read already, to its end: the client's, a timeout's,
 /// or, once `stopping` changes, the end of the running response.
@@ -157,7 +157,7 @@ impl<'a> Watch<'a> {
                 Look::Stalled => return Err(End::Stalled),
             }
         }
-        // In a long response there is nothing to see each second.
+        // In a long response there is nothing to see so often.
         let next = if self.pulse.is_sending() { self.next_look } else { after(REST) };
         Ok(next.min(self.next_look))
     }
