@@ -14,6 +14,7 @@ use http_body::{Frame, SizeHint};
 
 use crate::chunk::{Chunk, Files};
 use crate::file_range::{CHUNK_BYTES, FileRange, Reader};
+use crate::pace::{Pace, Pacer};
 use crate::pulse::Busy;
 
 /// A shorter part of a file is read and leaves in one write with what is before it. For 100 KiB that
@@ -71,6 +72,8 @@ pub struct Body {
     busy: Option<Busy>,
     /// Bytes read of a file at once at most.
     read_bytes_max: usize,
+    /// What it is paced by, if anything.
+    pacer: Option<Box<Pacer>>,
 }
 
 enum Content {
@@ -105,7 +108,18 @@ impl Body {
     }
 
     fn new(content: Content, left: Option<u64>) -> Self {
-        Self { content, left, busy: None, read_bytes_max: CHUNK_BYTES }
+        Self { content, left, busy: None, read_bytes_max: CHUNK_BYTES, pacer: None }
+    }
+
+    /// Leaves no faster than these shapers let it, beside those that it has. To be called before the
+    /// body is asked for anything.
+    pub fn paced(mut self, pace: Pace) -> Self {
+        match &mut self.pacer {
+            _ if pace.is_empty() => {}
+            Some(pacer) => pacer.add(pace),
+            None => self.pacer = Some(Box::new(Pacer::new(pace))),
+        }
+        self
     }
 
     /// Whether its length is known beforehand.
@@ -126,14 +140,21 @@ impl Body {
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {
         let files = self.busy.as_ref().and_then(Busy::files);
         let most = self.read_bytes_max;
+        if let Some(pacer) = &mut self.pacer {
+            return poll_paced(&mut self.content, pacer, files, most, cx);
+        }
         match &mut self.content {
             Content::Bytes(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.content = Content::Over;
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Chunk::Mem(bytes))))
             }
-            Content::File(reader) => poll_file(reader, files, most, cx),
-            Content::Source(pulling) => pulling.poll_chunk(files, most, cx),
+            Content::File(reader) => poll_file(reader, files, most, u64::MAX, cx),
+            Content::Source(pulling) => match ready!(pulling.poll_part(cx)) {
+                None => Poll::Ready(None),
+                Some(Err(error)) => Poll::Ready(Some(Err(error))),
+                Some(Ok(mut part)) => part.poll_chunk(files, most, u64::MAX, cx),
+            },
             Content::Over => Poll::Ready(None),
         }
     }
@@ -206,21 +227,86 @@ impl std::fmt::Debug for Body {
     }
 }
 
-/// The next chunk of a file: all that is left of it for a connection that sends files, as far as
-/// that is worth it, else what is read.
-fn poll_file(
-    reader: &mut Reader,
+/// The next chunk, no longer than its shapers let it be. Nothing is asked of them before there is
+/// something to send.
+fn poll_paced(
+    content: &mut Content,
+    pacer: &mut Pacer,
     files: Option<&Files>,
     most: usize,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Chunk, BodyError>>> {
+    let mut part = match content {
+        Content::Bytes(bytes) => PartMut::Bytes(bytes),
+        Content::File(reader) => PartMut::File(reader),
+        Content::Source(pulling) => match ready!(pulling.poll_part(cx)) {
+            None => return Poll::Ready(None),
+            Some(Err(error)) => return Poll::Ready(Some(Err(error))),
+            Some(Ok(part)) => part,
+        },
+        Content::Over => return Poll::Ready(None),
+    };
+    let left = part.left();
+    if left == 0 {
+        return Poll::Ready(None);
+    }
+    let limit = ready!(pacer.poll(left, cx));
+    let chunk = ready!(part.poll_chunk(files, most, limit, cx));
+    if let Some(Ok(chunk)) = &chunk {
+        pacer.used(u64::try_from(chunk.remaining()).unwrap_or(u64::MAX));
+    }
+    Poll::Ready(chunk)
+}
+
+/// What a body has at hand.
+enum PartMut<'a> {
+    Bytes(&'a mut Bytes),
+    File(&'a mut Reader),
+}
+
+impl PartMut<'_> {
+    fn left(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+            Self::File(reader) => reader.left(),
+        }
+    }
+
+    /// The next chunk of it, of at most `limit` bytes.
+    fn poll_chunk(
+        &mut self,
+        files: Option<&Files>,
+        most: usize,
+        limit: u64,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Chunk, BodyError>>> {
+        match self {
+            Self::Bytes(bytes) => {
+                let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(bytes.len());
+                Poll::Ready(Some(Ok(Chunk::Mem(bytes.split_to(limit)))))
+            }
+            Self::File(reader) => poll_file(reader, files, most, limit, cx),
+        }
+    }
+}
+
+/// The next chunk of a file, of at most `limit` bytes: as much of it as a connection that sends files
+/// takes, as far as that is worth it, else what is read.
+fn poll_file(
+    reader: &mut Reader,
+    files: Option<&Files>,
+    most: usize,
+    limit: u64,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Chunk, BodyError>>> {
     if let Some(files) = files
         && !reader.is_reading()
-        && reader.left() >= FILE_CHUNK_BYTES_MIN
-        && let Some(chunk) = files.take(reader.range_mut())
+        && reader.left().min(limit) >= FILE_CHUNK_BYTES_MIN
+        && let Some(chunk) = files.take(reader.range_mut(), limit)
     {
         return Poll::Ready(Some(Ok(chunk)));
     }
+    let most = usize::try_from(limit).unwrap_or(usize::MAX).min(most);
     let read = ready!(reader.poll_chunk(most, cx));
     Poll::Ready(read.map(|read| read.map(Chunk::Mem).map_err(BodyError::File)))
 }
@@ -245,46 +331,52 @@ impl<S: Source> Pull for S {
 struct Pulling {
     source: Option<Box<dyn Pull>>,
     next: Option<Pin<Box<dyn Future<Output = Pulled> + Send>>>,
-    /// The file piece being read.
-    file: Option<Reader>,
+    /// The piece at hand.
+    part: Part,
+}
+
+/// What is left of a piece.
+enum Part {
+    Bytes(Bytes),
+    File(Reader),
 }
 
 impl Pulling {
     fn new(source: impl Source) -> Self {
-        Self { source: Some(Box::new(source)), next: None, file: None }
+        Self { source: Some(Box::new(source)), next: None, part: Part::Bytes(Bytes::new()) }
     }
 
-    fn poll_chunk(
-        &mut self,
-        files: Option<&Files>,
-        most: usize,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Chunk, BodyError>>> {
-        loop {
-            if let Some(reader) = &mut self.file {
-                match ready!(poll_file(reader, files, most, cx)) {
-                    None => self.file = None,
-                    chunk => return Poll::Ready(chunk),
-                }
-            }
+    /// What is left of the piece at hand, or the next one: never empty, for that would look like the
+    /// end of the body to a chunked encoder.
+    fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<PartMut<'_>, BodyError>>> {
+        while self.part.is_empty() {
+            self.part = Part::Bytes(Bytes::new()); // a file piece pins its blocks
             if let Some(source) = self.source.take() {
                 self.next = Some(source.pull());
             }
             let Some(next) = &mut self.next else { return Poll::Ready(None) };
             let (source, piece) = ready!(next.as_mut().poll(cx));
             self.next = None;
-            match piece {
-                // Empty pieces would look like the end of the body to a chunked encoder.
-                Some(Ok(Piece::Bytes(bytes))) if bytes.is_empty() => {}
-                Some(Ok(Piece::Bytes(bytes))) => {
-                    self.source = Some(source);
-                    return Poll::Ready(Some(Ok(Chunk::Mem(bytes))));
-                }
-                Some(Ok(Piece::File(range))) => self.file = Some(Reader::new(range)),
+            self.part = match piece {
+                Some(Ok(Piece::Bytes(bytes))) => Part::Bytes(bytes),
+                Some(Ok(Piece::File(range))) => Part::File(Reader::new(range)),
                 Some(Err(error)) => return Poll::Ready(Some(Err(error))),
                 None => return Poll::Ready(None),
-            }
+            };
             self.source = Some(source);
+        }
+        Poll::Ready(Some(Ok(match &mut self.part {
+            Part::Bytes(bytes) => PartMut::Bytes(bytes),
+            Part::File(reader) => PartMut::File(reader),
+        })))
+    }
+}
+
+impl Part {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Bytes(bytes) => bytes.is_empty(),
+            Self::File(reader) => reader.left() == 0,
         }
     }
 }

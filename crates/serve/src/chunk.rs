@@ -79,11 +79,11 @@ pub(crate) struct Marked {
 }
 
 impl Files {
-    /// Takes the beginning of `range`, up to all of it, and gives the chunk that stands for it.
+    /// Takes the beginning of `range`, at most `limit` bytes, and gives the chunk that stands for it.
     /// `None` when there can be no marks here; `range` is then as it was.
-    pub(crate) fn take(&self, range: &mut FileRange) -> Option<Chunk> {
+    pub(crate) fn take(&self, range: &mut FileRange, limit: u64) -> Option<Chunk> {
         let mut waiting = self.waiting();
-        let len = usize::try_from(range.len().min(FILE_CHUNK_BYTES_MAX)).ok()?;
+        let len = usize::try_from(range.len().min(limit).min(FILE_CHUNK_BYTES_MAX)).ok()?;
         let end = waiting.next_at.checked_add(len).filter(|end| *end <= MARK_BYTES);
         let (at, end) = end.map_or((0, len), |end| (waiting.next_at, end));
         let chunk = Chunk::File(FileChunk(mark(at, len)?));

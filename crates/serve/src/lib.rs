@@ -7,6 +7,7 @@
 //! - [`Body`] is what a handler answers with: nothing, bytes, a part of a file, or pieces pulled
 //!   from a [`Source`] at the client's own pace. It comes as [`Chunk`]s: over plain HTTP/1.1 files
 //!   leave by `sendfile(2)`, everywhere else their bytes are read.
+//! - [`pace::Shaper`]: a rate that bodies share ([`Body::paced`]).
 //! - [`disk::FsDisk`] is the [`store::Disk`] of a real folder.
 //!
 //! Invariants
@@ -36,6 +37,7 @@ pub mod h3;
 mod handshake;
 mod head;
 mod io;
+pub mod pace;
 mod priority;
 mod pulse;
 mod request;

@@ -240,7 +240,7 @@ mod tests {
         let pulse = Pulse::new(Arc::default(), true);
         let file = Arc::new(tempfile::tempfile().unwrap());
         let mut range = crate::FileRange::new(file, 0, 1 << 20);
-        assert!(pulse.files().unwrap().take(&mut range).is_some() && range.is_empty());
+        assert!(pulse.files().unwrap().take(&mut range, u64::MAX).is_some() && range.is_empty());
         let mut seen = Seen::default();
         for _ in 0..10 {
             assert_eq!(pulse.look(&mut seen), Look::Alive);
