@@ -1,5 +1,7 @@
 //! Time and dice as arguments: nothing below the shells reads a clock or rolls dice by itself.
 
+const DAY_S: u64 = 86_400;
+
 /// One reading of both clocks, taken by a shell and handed down.
 ///
 /// Invariant: `mono_ns` never goes back between two readings of one process; `wall_ms` may.
@@ -29,10 +31,21 @@ impl Now {
 /// Unix milliseconds as `2026-11-30 12:00:00Z`, by the civil calendar in 400-year eras.
 pub fn utc(ms: u64) -> String {
     let seconds = ms / 1000;
-    let (days, second) = (seconds / 86_400, seconds % 86_400);
+    let (days, second) = (seconds / DAY_S, seconds % DAY_S);
     let (year, month, day) = civil(days);
     let (hour, minute) = (second / 3600, second % 3600 / 60);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{:02}Z", second % 60)
+}
+
+/// The first second of the month (UTC) that a moment lies in, and the first one after it; unix time.
+pub fn month_of(now_s: u64) -> (u64, u64) {
+    let today = now_s / DAY_S;
+    let first = today.saturating_sub(civil(today).2.saturating_sub(1));
+    let is_first = |day: &u64| civil(*day).2 == 1;
+    let next = (28..=31).map(|days| first.saturating_add(days)).find(is_first);
+    // Every month has at most 31 days.
+    let next = next.unwrap_or(first.saturating_add(31));
+    (first.saturating_mul(DAY_S), next.saturating_mul(DAY_S))
 }
 
 /// Year, month and day of a day counted from 1970-01-01 (H. Hinnant, "chrono-compatible low-level
@@ -164,6 +177,22 @@ mod tests {
             let ms = day * 86_400_000 + 3_661_000;
             assert_eq!(parse_utc(&utc(ms)), Some(ms));
         }
+    }
+
+    #[test]
+    fn a_month_begins_and_ends_by_the_calendar() {
+        for (now_s, first, next) in [
+            (1_796_083_199, "2026-11-01 00:00:00Z", "2026-12-01 00:00:00Z"),
+            (1_796_083_200, "2026-12-01 00:00:00Z", "2027-01-01 00:00:00Z"),
+            (1_833_000_000, "2028-02-01 00:00:00Z", "2028-03-01 00:00:00Z"),
+            (4_107_542_399, "2100-02-01 00:00:00Z", "2100-03-01 00:00:00Z"),
+            (0, "1970-01-01 00:00:00Z", "1970-02-01 00:00:00Z"),
+        ] {
+            let (first_s, next_s) = month_of(now_s);
+            assert_eq!((utc(first_s * 1000), utc(next_s * 1000)), (first.into(), next.into()));
+        }
+        let (first_s, next_s) = month_of(u64::MAX);
+        assert!(first_s < next_s);
     }
 
     #[test]

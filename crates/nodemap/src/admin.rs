@@ -15,6 +15,7 @@ mod master;
 mod project;
 mod read_project;
 pub mod schema;
+mod sponsor;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -29,6 +30,8 @@ pub use folder::{FILE_BYTES_MAX, load_dir};
 pub use glob::{Glob, GlobError};
 pub use load::{is_admin_map, load};
 pub use project::{AllDown, HostPattern, Master, PathPolicy, Project};
+pub(crate) use sponsor::out_of_range as sponsor_out_of_range;
+pub use sponsor::{Bill, Cap};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -80,6 +83,12 @@ pub struct Node {
     /// What the node can send.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Rate>,
+    /// How its traffic is billed; `None`: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bill: Option<Bill>,
+    /// What it sends at most to some.
+    #[serde(default, rename = "cap", skip_serializing_if = "Vec::is_empty")]
+    pub caps: Vec<Cap>,
     /// Who gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sponsor: Option<String>,

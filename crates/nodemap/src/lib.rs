@@ -16,7 +16,7 @@ pub mod toml_read;
 mod words;
 
 pub use admin::{
-    AdminMap, AllDown, Glob, HostPattern, Master, Node, PathPolicy, Project, Site, Soa,
+    AdminMap, AllDown, Bill, Cap, Glob, HostPattern, Master, Node, PathPolicy, Project, Site, Soa,
     SteeringMap, Zone,
 };
 pub use finding::Finding;

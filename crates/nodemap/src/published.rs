@@ -6,7 +6,7 @@ use model::{Family, Name, NodeState};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::schema::limits;
-use crate::admin::{check_request_field, references, zone_of};
+use crate::admin::{check_request_field, references, sponsor_out_of_range, zone_of};
 use crate::{AdminMap, PathPolicy};
 
 /// The document version this code writes and reads.
@@ -76,6 +76,7 @@ impl NodeMap {
         self.empty_list()
             .or_else(|| self.outside_all_zones())
             .or_else(|| self.out_of_range())
+            .or_else(|| self.wrong_bill())
             .or_else(|| self.wrong_policy())
             .or_else(|| self.wrong_state())
     }
@@ -143,6 +144,14 @@ impl NodeMap {
         let (key, value, max) =
             of_zones.chain(of_projects).chain(of_pools).find(|(_, value, max)| value > max)?;
         Some(format!("{key} is {value}, more than {max}"))
+    }
+
+    /// Commits and caps below what admin maps allow, or more of them.
+    fn wrong_bill(&self) -> Option<String> {
+        self.map.nodes.iter().find_map(|(name, node)| {
+            let key = sponsor_out_of_range(node)?;
+            Some(format!("node.{name}.{key} is not what a person could have written"))
+        })
     }
 
     /// What an edge would have to make sense of by itself.

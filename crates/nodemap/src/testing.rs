@@ -43,6 +43,8 @@ pub fn node(addresses: &[&str]) -> Node {
         port: schema::NODE_PORT,
         admin: None,
         capacity: None,
+        bill: None,
+        caps: Vec::new(),
         sponsor: None,
         drain: None,
     }

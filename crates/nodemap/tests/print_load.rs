@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use model::{Asn, Completion, Continent, CountryCode, Name, Query, Rate};
+use model::{Asn, ByteCount, Completion, Continent, CountryCode, Name, Query, Rate};
 use nodemap::admin::{self, AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa};
 use nodemap::published::{NodeMap, NodeStates, ParseError};
-use nodemap::{Glob, PathPolicy, SteeringMap, Zone};
+use nodemap::{Bill, Cap, Glob, PathPolicy, SteeringMap, Zone};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -42,22 +42,57 @@ fn node(index: usize, sites: usize) -> impl Strategy<Value = Node> {
     let v4 = IpAddr::V4(Ipv4Addr::new(192, 0, 2, byte));
     let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, byte.into()));
     let addresses = prop::sample::select(vec![vec![v4], vec![v6], vec![v4, v6], vec![v6, v4]]);
-    let rest = (option::of(country()), option::of(asn()), option::of(any::<u64>()));
+    let rest = (option::of(country()), option::of(asn()), bill_and_capacity());
     let reach = (prop_oneof![Just(80), 1..=u16::MAX], any::<bool>());
     let drain = option::of(any::<String>().prop_map(|reason| format!("because {reason}")));
     (0..sites, addresses, rest, reach, option::of(any::<String>()), drain).prop_map(
-        move |(site, addresses, (country, asn, capacity), (port, admin), sponsor, drain)| Node {
+        move |(site, addresses, (country, asn, billed), (port, admin), sponsor, drain)| Node {
             site: name("s", site),
             country,
             asn,
             addresses,
             port,
             admin: admin.then(|| format!("http://127.0.0.1:{}", 9000 + index)),
-            capacity: capacity.map(Rate),
+            capacity: billed.capacity,
+            bill: billed.bill,
+            caps: billed.caps,
             sponsor,
             drain,
         },
     )
+}
+
+#[derive(Clone, Debug)]
+struct Billed {
+    capacity: Option<Rate>,
+    bill: Option<Bill>,
+    caps: Vec<Cap>,
+}
+
+/// Capacity, commit and caps, of which none is above the first.
+fn bill_and_capacity() -> impl Strategy<Value = Billed> {
+    let bill = prop_oneof![
+        (64_000..=1u64 << 40).prop_map(|rate| Bill::P95(Rate(rate))),
+        (1_000_000_000..=u64::MAX).prop_map(|bytes| Bill::Monthly(ByteCount(bytes))),
+        Just(Bill::Flat),
+    ];
+    let cap = (64_000..=1u64 << 40, btree_set(asn(), 0..3), btree_set(country(), 0..3)).prop_map(
+        |(rate, asns, countries)| Cap {
+            rate: Rate(rate),
+            projects: Vec::new(),
+            asns: asns.into_iter().collect(),
+            countries: countries.into_iter().collect(),
+        },
+    );
+    let capacity = option::of((1u64 << 40)..=u64::MAX).prop_map(|rate| rate.map(Rate));
+    (capacity, option::of(bill), vec(cap, 0..3)).prop_map(|(capacity, bill, mut caps)| {
+        if let [first, second] = &*caps
+            && first.is_for_same(second)
+        {
+            caps.pop();
+        }
+        Billed { capacity, bill, caps }
+    })
 }
 
 fn pool(nodes: usize) -> impl Strategy<Value = BTreeMap<Name, u32>> {

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use model::{Asn, Continent, CountryCode, HostName, Name, Query};
 
 use super::load::entry;
-use super::{AdminMap, AllDown, HostPattern, Project, Zone};
+use super::{AdminMap, AllDown, HostPattern, Project, Zone, sponsor};
 use crate::toml_read::{KeyPath, join};
 use crate::words::{clip, guess, list};
 
@@ -36,6 +36,7 @@ pub(crate) fn check(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
     masters(map, &mut faults);
     paths(map, &mut faults);
     admin_listeners(map, &mut faults);
+    sponsor::check(map, &mut faults);
     faults
 }
 
@@ -64,7 +65,12 @@ pub(crate) fn holes(
     })
 }
 
-fn push(faults: &mut Vec<Fault>, path: KeyPath, problem: String, remedy: impl Into<String>) {
+pub(super) fn push(
+    faults: &mut Vec<Fault>,
+    path: KeyPath,
+    problem: String,
+    remedy: impl Into<String>,
+) {
     faults.push(Fault { path, problem, remedy: remedy.into() });
 }
 
@@ -75,8 +81,15 @@ pub(crate) fn references(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault
     let nodes = Known::new("node", map.nodes.keys(), broken);
     let pools = Known::new("pool", map.pools.keys(), broken);
     let maps = Known::new("map", map.maps.keys(), broken);
+    let projects = Known::new("project", map.projects.keys(), broken);
     for (name, node) in &map.nodes {
         sites.require(&node.site, || entry("node", name).key("site"), &mut faults);
+        for (at, cap) in node.caps.iter().enumerate() {
+            for (nth, project) in cap.projects.iter().enumerate() {
+                let path = || entry("node", name).key("cap").index(at).key("projects").index(nth);
+                projects.require(project, path, &mut faults);
+            }
+        }
     }
     for (name, pool) in &map.pools {
         for node in pool.keys() {
@@ -257,7 +270,16 @@ fn countries(map: &AdminMap, faults: &mut Vec<Fault>) {
     let of_maps = map.maps.iter().flat_map(|(name, rules)| {
         rules.country.keys().map(move |c| (entry("map", name).key("country").key(c), *c))
     });
-    for (path, country) in of_nodes.chain(of_maps).filter(|(_, c)| c.continent().is_none()) {
+    let of_caps = map.nodes.iter().flat_map(|(name, node)| {
+        node.caps.iter().enumerate().flat_map(move |(at, cap)| {
+            let path =
+                move |nth| entry("node", name).key("cap").index(at).key("countries").index(nth);
+            cap.countries.iter().enumerate().map(move |(nth, c)| (path(nth), *c))
+        })
+    });
+    for (path, country) in
+        of_nodes.chain(of_maps).chain(of_caps).filter(|(_, c)| c.continent().is_none())
+    {
         push(faults, path, format!("no country has the code {country}"), country_remedy(country));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{Display, Write as _};
 
 use model::Query;
 
-use super::{AdminMap, Node, PathPolicy, Project, Site, SteeringMap, Zone, schema};
+use super::{AdminMap, Cap, Node, PathPolicy, Project, Site, SteeringMap, Zone, schema};
 use crate::toml_read::{bare_or_quoted, join};
 
 /// The keys of one entry (dotted, without the entry's own) with their values as TOML.
@@ -111,9 +111,27 @@ fn node_fields(node: &Node) -> Fields {
         ("port", (node.port != schema::NODE_PORT).then(|| node.port.to_string())),
         ("admin", node.admin.as_ref().map(quoted)),
         ("capacity", node.capacity.map(quoted)),
+        ("billing", node.bill.map(|bill| quoted(bill.word()))),
+        ("commit", node.bill.and_then(|bill| bill.commit()).map(quoted)),
+        ("cap", changed(&node.caps).map(|caps| caps_array(caps))),
         ("sponsor", node.sponsor.as_ref().map(quoted)),
         ("drain", node.drain.as_ref().map(quoted)),
     ])
+}
+
+fn caps_array(caps: &[Cap]) -> String {
+    let tables: Vec<String> = caps.iter().map(|cap| inline(cap_fields(cap))).collect();
+    format!("[{}]", tables.join(", "))
+}
+
+fn cap_fields(cap: &Cap) -> [(&'static str, Option<String>); 4] {
+    let asns = cap.asns.iter().map(|asn| asn.get().to_string()).collect::<Vec<_>>();
+    [
+        ("rate", Some(quoted(cap.rate))),
+        ("projects", changed(&cap.projects).map(array)),
+        ("asns", (!asns.is_empty()).then(|| format!("[{}]", asns.join(", ")))),
+        ("countries", changed(&cap.countries).map(array)),
+    ]
 }
 
 fn map_fields(map: &SteeringMap) -> Fields {
@@ -203,6 +221,11 @@ fn path_table(path: &PathPolicy) -> String {
         ("completion", path.completion.map(quoted)),
         ("group", path.group.as_ref().map(quoted)),
     ];
+    inline(fields)
+}
+
+/// One table on one line, of what is given.
+fn inline<const N: usize>(fields: [(&str, Option<String>); N]) -> String {
     let given = fields.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}", value?)));
     format!("{{ {} }}", given.collect::<Vec<_>>().join(", "))
 }

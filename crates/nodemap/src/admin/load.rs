@@ -12,7 +12,7 @@ use model::{HostName, Name};
 
 use super::read_project::read_project;
 use super::schema::{self, limits};
-use super::{AdminMap, Node, Site, Soa, SteeringMap, Zone, check, master};
+use super::{AdminMap, Node, Site, Soa, SteeringMap, Zone, check, master, sponsor};
 use crate::Finding;
 use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
 
@@ -213,9 +213,24 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
     let port = port.and_then(|port| u16::try_from(port).ok()).unwrap_or(schema::NODE_PORT);
     let admin = table.get("admin").and_then(|v| master::read_admin(&v));
     let capacity = table.get("capacity").and_then(|v| v.rate());
+    let bill = sponsor::read_bill(table);
+    let caps = table.get("cap").map(|v| v.tables_of(limits::CAPS, "caps", sponsor::read_cap));
+    let caps = caps.unwrap_or_default();
     let sponsor = table.get("sponsor").and_then(|v| v.text()).map(str::to_owned);
     let drain = table.get("drain").and_then(|v| read_drain(&v));
-    Some(Node { site: site?, country, asn, addresses, port, admin, capacity, sponsor, drain })
+    Some(Node {
+        site: site?,
+        country,
+        asn,
+        addresses,
+        port,
+        admin,
+        capacity,
+        bill,
+        caps,
+        sponsor,
+        drain,
+    })
 }
 
 /// A drain without a reason is one that nobody dares to end.

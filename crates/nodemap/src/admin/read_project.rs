@@ -99,7 +99,7 @@ fn read_query(value: &Value<'_>) -> Option<Query> {
 }
 
 /// A value that is one of a few words.
-fn word_of<T: FromStr>(value: &Value<'_>, what: &str, words: &[String]) -> Option<T> {
+pub(super) fn word_of<T: FromStr>(value: &Value<'_>, what: &str, words: &[String]) -> Option<T> {
     let text = value.text()?;
     let read = text.parse().ok();
     if read.is_none() {

@@ -52,6 +52,16 @@ pub(crate) mod limits {
     pub(crate) const PATH_NEGATIVE_TTL_S: u32 = 86_400;
     /// Requests to a master at a time.
     pub(crate) const REQUESTS: RangeInclusive<u32> = 1..=10_000;
+    /// Caps of a node: each request is held against all of them.
+    pub(crate) const CAPS: usize = 16;
+    /// Projects, AS numbers and countries of a cap.
+    pub(crate) const CAP_PROJECTS: usize = 100;
+    pub(crate) const CAP_ASNS: usize = 1000;
+    pub(crate) const CAP_COUNTRIES: usize = 250;
+    /// Smallest cap, and smallest commit by p95.
+    pub(crate) const CAP_RATE_BITS_S: u64 = 64_000;
+    /// Smallest commit by the month.
+    pub(crate) const COMMIT_BYTES: u64 = 1_000_000_000;
     /// Smallest budget of a master: below it one block takes minutes, and is given up.
     pub(crate) const MASTER_RATE_BITS_S: u64 = 1_000_000;
 }
@@ -69,10 +79,11 @@ pub const NODE_PORT: u16 = 80;
 pub const RELOAD_MIN_AGE_S: u32 = 60;
 
 /// All sections that people write, in the order of the reference page.
-pub const SECTIONS: [&Section; 15] = [
+pub const SECTIONS: [&Section; 16] = [
     &ROOT,
     &SITE,
     &NODE,
+    &CAP,
     &POOL,
     &MAP,
     &MAP_ASN,
@@ -151,12 +162,50 @@ pub(super) const NODE: Section = Section {
             "where `cacheboy purge` reaches its admin listener, most often the near end of a tunnel; no two nodes share one",
         ),
         key("capacity", "rate, such as `\"1 Gbit/s\"`", "unlimited", "what the node can send"),
+        key(
+            "billing",
+            "`p95`, `monthly` or `flat`",
+            "not said",
+            "what the sponsor's bill goes by: the 95th percentile of 5-minute rates, the bytes of a month, or no traffic",
+        ),
+        key(
+            "commit",
+            "with `p95` a rate from `\"64 kbit/s\"` up, with `monthly` a size from `\"1 GB\"` up",
+            "required with `p95` and `monthly`",
+            "what the sponsor pays for; the node sees to it that the bill stays below it",
+        ),
+        key(
+            "cap",
+            "list of tables, 1 to 16, see below",
+            "none",
+            "what it sends at most to some clients",
+        ),
         key("sponsor", "text", "none", "who gives it"),
         key(
             "drain",
             "text: why",
             "none",
             "takes it out of all answers while this stands here, whatever probes say",
+        ),
+    ],
+};
+
+pub(super) const CAP: Section = Section {
+    header: "[[node.NAME.cap]]",
+    keys: &[
+        key(
+            "rate",
+            "rate from `\"64 kbit/s\"` up",
+            "required",
+            "of content, shared evenly by all it holds for",
+        ),
+        key("projects", "list of 1 to 100 projects", "all", "for content of these projects"),
+        key("asns", "list of 1 to 1000 AS numbers", "all", "for clients in these ASes"),
+        key(
+            "countries",
+            "list of 1 to 250 ISO 3166-1 codes in capitals",
+            "all",
+            "for clients in these countries",
         ),
     ],
 };
@@ -470,6 +519,13 @@ mod tests {
             (&PROJECT, "ttl_s", ttl),
             (&PROJECT, "master", format!("1 to {}", limits::MASTERS)),
             (&NODE, "port", format!("{} to {}", limits::PORT.start(), limits::PORT.end())),
+            (&NODE, "cap", format!("1 to {}", limits::CAPS)),
+            (&NODE, "commit", format!("\"{}\"", model::Rate(limits::CAP_RATE_BITS_S))),
+            (&NODE, "commit", format!("\"{}\"", model::ByteCount(limits::COMMIT_BYTES))),
+            (&CAP, "rate", format!("\"{}\"", model::Rate(limits::CAP_RATE_BITS_S))),
+            (&CAP, "projects", format!("1 to {} projects", limits::CAP_PROJECTS)),
+            (&CAP, "asns", format!("1 to {} AS", limits::CAP_ASNS)),
+            (&CAP, "countries", format!("1 to {} ISO", limits::CAP_COUNTRIES)),
             (&PROJECT, "query", format!("1 to {} names", limits::QUERY_NAMES)),
             (
                 &PROJECT,
