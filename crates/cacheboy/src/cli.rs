@@ -104,6 +104,12 @@ pub(crate) struct ExplainArgs {
     pub(crate) maps: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) databases: DatabaseArgs,
+    /// Say what the edge of this node does with the client, too
+    #[arg(long, value_name = "NODE")]
+    pub(crate) at: Option<Name>,
+    /// Nodes that the client cannot use, as it says itself by `?avoid=NODE,NODE`
+    #[arg(long, value_name = "NODE", value_delimiter = ',', requires = "at")]
+    pub(crate) avoid: Vec<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

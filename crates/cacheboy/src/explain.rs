@@ -12,6 +12,7 @@ use config::HostConfig;
 use model::{Family, Name, NodeState, State};
 use nodemap::{AdminMap, AllDown, HostPattern, NodeMap, NodeStates, Project};
 use serde_json::json;
+use steer::redirect::{Circumstances, Visit};
 use steer::{ClassTable, Steering};
 
 use crate::cli::ExplainArgs;
@@ -31,8 +32,13 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
         (None, Some(dir)) => unprobed(roles::accepted(nodemap::admin::load_dir(dir))?),
         (None, None) => bail!("neither --config nor --maps"),
     };
-    let project = match meaning(&map.map, &args.name)? {
-        Meaning::Project(project) => project,
+    if let Some(node) = args.at.as_ref().filter(|node| !map.map.nodes.contains_key(*node)) {
+        let nodes: Vec<&str> = map.map.nodes.keys().map(Name::as_str).collect();
+        bail!("{node} is no node: the map has {}", nodes.join(", "))
+    }
+    let (project, is_fixed) = match meaning(&map.map, &args.name)? {
+        Meaning::Project(project) => (project, false),
+        Meaning::Node { project, .. } if args.at.is_some() => (project, true),
         Meaning::Node { project, node } => {
             return Ok(fixed_name(&map, &args.name, &project, &node, args.json));
         }
@@ -40,9 +46,15 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
     let locator = geo::locator(config.as_ref(), &args.databases)?;
     let table = Arc::new(ClassTable::compile(&locator, &map.map.maps)?);
     let steering = Steering::new(table, Arc::new(map))?;
-    let explanation = steering
+    let mut explanation = steering
         .explain(&project, args.client, &locator)
         .with_context(|| format!("no project {project}"))?;
+    if let Some(node) = &args.at {
+        let visit = Visit::new(&steering, &locator, &project, args.client, node);
+        let avoid: Vec<&str> = args.avoid.iter().map(String::as_str).collect();
+        let with = Circumstances { avoid: &avoid, is_fixed, is_spent: false };
+        explanation.at = Some(steering.at_node(&visit, &with));
+    }
     if args.json {
         Ok(format!("{}\n", serde_json::to_string_pretty(&explanation)?))
     } else {
@@ -221,6 +233,25 @@ mod tests {
         assert!(text.contains("(unknown: not probed yet)"), "{text}");
         let drained = text.lines().find(|line| line.contains("mirror1-us")).unwrap();
         assert!(drained.contains("excluded: drained") && drained.ends_with("(drained: new disks)"));
+    }
+
+    #[test]
+    fn what_an_edge_does_with_a_client_is_told_beside() {
+        let ask = |name: &str, node: &str, more: &[&str]| {
+            explain(&[&["24.0.0.0", name, "--maps", MAPS, "--at", node], more].concat())
+        };
+        let text = ask("videolan", "mirror1-au", &[]).unwrap();
+        let end = "\n\nat mirror1-au\n  the client is missteered: it belongs to pool america\n  serves: off\n";
+        assert!(text.ends_with(end), "{text}");
+        let text = ask("mirror1-us.videolan.cdn.example", "mirror1-us", &["--json"]).unwrap();
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["at"]["missteered"], serde_json::Value::Null);
+        assert_eq!(
+            (&document["at"]["served"], &document["at"]["redirect"]),
+            (&"off".into(), &serde_json::Value::Null)
+        );
+        let error = ask("videolan", "mirror9", &[]).unwrap_err().to_string();
+        assert!(error.starts_with("mirror9 is no node: the map has mirror1-au, "), "{error}");
     }
 
     #[test]

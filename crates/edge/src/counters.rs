@@ -20,11 +20,13 @@ pub(crate) enum Served {
     Absent,
     Error,
     Refused,
+    /// The client was sent to another node (302).
+    Redirected,
     Health,
 }
 
 impl Served {
-    const ALL: [(Self, &str); 11] = [
+    const ALL: [(Self, &str); 12] = [
         (Self::Hit, "hit"),
         (Self::Partial, "partial"),
         (Self::Miss, "miss"),
@@ -35,6 +37,7 @@ impl Served {
         (Self::Absent, "absent"),
         (Self::Error, "error"),
         (Self::Refused, "refused"),
+        (Self::Redirected, "redirected"),
         (Self::Health, "health"),
     ];
 }

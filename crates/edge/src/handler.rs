@@ -35,6 +35,7 @@ use crate::offer;
 use crate::pass::{may_pass, pass, pass_method};
 use crate::project::Project;
 use crate::purge::Verdict;
+use crate::redirect;
 use crate::refusal::Refusal;
 use crate::rules::PathRules;
 use crate::state::{Edge, Found, Object, OnDisk};
@@ -96,7 +97,7 @@ fn answer(
         .unwrap_or_else(|refusal| Coming::now((refusal.answer(edge, &method), Served::Refused)))
 }
 
-/// Host to project, target to key.
+/// Host to project.
 fn admit(
     edge: &Arc<Edge>,
     request: Request<RequestBody>,
@@ -104,17 +105,52 @@ fn admit(
     is_for_former: bool,
 ) -> Result<Coming<'_, Answered>, Refusal> {
     let (parts, body) = request.into_parts();
-    let Parts { method, uri, version, headers, .. } = &parts;
-    let host = host_of(*version, uri, headers).ok_or(Refusal::BadHost)?;
+    let host = host_of(parts.version, &parts.uri, &parts.headers).ok_or(Refusal::BadHost)?;
     let projects = edge.projects.load();
     if projects.generation == 0 {
         return Err(Refusal::NoNodeMap);
     }
     let project = projects.of_host(host).cloned().ok_or(Refusal::UnknownHost)?;
     drop(projects);
-    if !is_for_former && edge.me.in_loop(headers) {
+    if !is_for_former && edge.me.in_loop(&parts.headers) {
         return Err(Refusal::Loop);
     }
+    if project.knows_others() && !is_for_former {
+        return Ok(Coming::later(here_or_elsewhere(edge, project, client, parts, body)));
+    }
+    here(edge, project, client, parts, body)
+}
+
+/// Of a project for whose clients other nodes count: sent on to one of these, or answered.
+async fn here_or_elsewhere(
+    edge: &Arc<Edge>,
+    project: Arc<Project>,
+    client: Client,
+    mut parts: Parts,
+    body: RequestBody,
+) -> Answered {
+    let beside = match redirect::look(edge, &project, client, &mut parts).await {
+        Ok(beside) => beside,
+        Err(response) => return (response, Served::Redirected),
+    };
+    let method = parts.method.clone();
+    let (mut response, served) = match here(edge, project, client, parts, body) {
+        Ok(coming) => coming.await,
+        Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
+    };
+    beside.add(&mut response);
+    (response, served)
+}
+
+/// Target to key.
+fn here(
+    edge: &Arc<Edge>,
+    project: Arc<Project>,
+    client: Client,
+    parts: Parts,
+    body: RequestBody,
+) -> Result<Coming<'_, Answered>, Refusal> {
+    let Parts { method, uri, version, headers, .. } = &parts;
     if *method != Method::GET && *method != Method::HEAD {
         if !project.passes_methods() {
             let is_known = is_known(method);
@@ -128,7 +164,7 @@ fn admit(
             return Err(Refusal::UnknownCoding);
         }
         let target = project.reduce(Target::of(uri).map_err(Refusal::BadTarget)?);
-        let host = host.to_owned();
+        let host = host_of(*version, uri, headers).ok_or(Refusal::BadHost)?.to_owned();
         let request = Request::from_parts(parts, body);
         return Ok(Coming::later(async move {
             pass_method(edge, &project, &host, &target, request).await

@@ -31,6 +31,20 @@ pub(crate) fn host_of<'a>(
     }
 }
 
+/// The port of a host asked for, with its colon; empty when it names none.
+pub(crate) fn port_of(host: &str) -> &str {
+    let name = without_port(host);
+    host.get(name.len()..).filter(|port| port.len() > 1).unwrap_or_default()
+}
+
+/// A host asked for without its port.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
+        _ => host,
+    }
+}
+
 /// Whether a text is `host [":" port]` (RFC 3986 section 3.2.2) and not empty.
 fn is_host(text: &str) -> bool {
     if let Some(rest) = text.strip_prefix('[') {
@@ -73,6 +87,20 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+
+    #[test]
+    fn ports_are_not_part_of_a_name() {
+        for (host, name, port) in [
+            ("a.example", "a.example", ""),
+            ("a.example:8080", "a.example", ":8080"),
+            ("a.example:", "a.example", ""),
+            ("[2001:db8::1]:80", "[2001:db8::1]", ":80"),
+            ("127.0.0.1:1", "127.0.0.1", ":1"),
+            (":80", ":80", ""),
+        ] {
+            assert_eq!((without_port(host), port_of(host)), (name, port));
+        }
+    }
 
     #[test]
     fn one_good_host_however_the_target_is_written() {

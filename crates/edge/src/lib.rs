@@ -6,7 +6,8 @@
 //! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
-//! [`refusal`] and [`pass`] (requests that are refused or passed on), [`home`] (masters that
+//! [`refusal`], [`redirect`] and [`pass`] (requests that are refused, whose clients are sent to another
+//! node, or that are passed on), [`home`] (masters that
 //! disagree), [`rules`] (what a project says of paths), [`group`] (index files that are served from
 //! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
@@ -58,6 +59,7 @@ mod question;
 mod reach;
 mod reader;
 mod reading;
+mod redirect;
 mod refusal;
 mod rules;
 mod shell;

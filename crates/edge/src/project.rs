@@ -11,11 +11,14 @@ use std::sync::Arc;
 use fill::MasterId;
 use http::header::HeaderName;
 use http_cache::Target;
-use model::{Name, Query};
+use model::{HostName, Name, Query};
 use nodemap::{HostPattern, NodeMap};
 use rt::Metrics;
+use rt::metrics::{Counter, edge};
+use steer::redirect::Why;
 use tokio::sync::Semaphore;
 
+use crate::host::without_port;
 use crate::reach::Reach;
 use crate::rules::{PathRules, Rules};
 use crate::sources::{Layout, Sources};
@@ -32,6 +35,8 @@ pub(crate) struct Project {
     pub(crate) buffers: Arc<Semaphore>,
     /// How far edges go beyond what clients ask.
     pub(crate) reach: Reach,
+    /// Clients sent to another node, in the order of [`Why::ALL`].
+    redirects: [Counter; Why::ALL.len()],
     definition: nodemap::Project,
     rules: Rules,
 }
@@ -54,6 +59,8 @@ impl Project {
                 .collect(),
             buffers,
             reach: Reach::new(name, metrics),
+            redirects: Why::ALL
+                .map(|why| metrics.counter(&edge::REDIRECTS, &[name.as_str(), why.as_str()])),
             rules: Rules::new(definition),
             definition: definition.clone(),
         }
@@ -82,6 +89,40 @@ impl Project {
     /// Whether methods other than GET and HEAD are passed on.
     pub(crate) fn passes_methods(&self) -> bool {
         self.rules.passes_methods
+    }
+
+    /// Whether clients may be sent to other nodes.
+    pub(crate) fn redirects(&self) -> bool {
+        self.definition.redirect
+    }
+
+    /// Whether other nodes count for its clients at all.
+    pub(crate) fn knows_others(&self) -> bool {
+        self.definition.redirect || self.definition.alternates
+    }
+
+    /// Bytes of an object from which on a client that belongs elsewhere is sent there.
+    pub(crate) fn redirect_above(&self) -> u64 {
+        self.definition.redirect_above.0
+    }
+
+    /// A client was sent to another node.
+    pub(crate) fn count_redirect(&self, why: Why) {
+        let counted = Why::ALL.iter().zip(&self.redirects).find(|(w, _)| **w == why);
+        counted.into_iter().for_each(|(_, counter)| counter.inc());
+    }
+
+    /// The steered name.
+    pub(crate) fn steered_name(&self) -> &HostName {
+        &self.definition.name
+    }
+
+    /// Whether a host that a request names is below the steered name: the name of a node.
+    pub(crate) fn is_of_node(&self, host: &str) -> bool {
+        let name = without_port(host);
+        let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
+        let steered = self.definition.name.as_str();
+        name.strip_suffix(steered).is_some_and(|node| node.ends_with('.'))
     }
 
     /// Whether clients are told of HTTP/3.
@@ -130,6 +171,9 @@ impl Projects {
                     HostPattern::Any => projects.any = Some(Arc::clone(&project)),
                 }
             }
+            // Hosts that a person wrote come first.
+            let own = format!("{me}.{}", definition.name);
+            projects.by_host.entry(own).or_insert_with(|| Arc::clone(&project));
             projects.by_name.insert(name.clone(), project);
         }
         projects
@@ -144,31 +188,5 @@ impl Projects {
             true => self.by_host.get(&name.to_ascii_lowercase()),
         };
         found.or(self.any.as_ref())
-    }
-}
-
-/// A `Host` value without its port.
-fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty() => name,
-        _ => host,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_not_part_of_a_host() {
-        for (host, name) in [
-            ("a.example", "a.example"),
-            ("a.example:8080", "a.example"),
-            ("[2001:db8::1]:80", "[2001:db8::1]"),
-            ("127.0.0.1:1", "127.0.0.1"),
-            (":80", ":80"),
-        ] {
-            assert_eq!(without_port(host), name);
-        }
     }
 }

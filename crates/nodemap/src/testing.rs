@@ -71,6 +71,9 @@ pub fn project() -> Project {
         request_fields: Vec::new(),
         unsafe_methods: false,
         http3: false,
+        redirect: false,
+        redirect_above: schema::REDIRECT_ABOVE,
+        alternates: false,
         parents: None,
         paths: Vec::new(),
     }

@@ -229,10 +229,11 @@ fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Pro
     let seconds = (0..=2_592_000u32, 0..=86_400u32);
     let fields = btree_set("x-[a-z0-9_]{1,6}", 0..3);
     let parents = option::of((0..pools).prop_map(|p| name("p", p)));
-    let switches = (any::<bool>(), any::<bool>());
-    let policy = (completion(), query(), seconds, fields, switches, parents, paths());
+    let switches = any::<[bool; 4]>();
+    let above = (1..=u64::MAX).prop_map(ByteCount);
+    let policy = (completion(), query(), seconds, fields, (switches, above), parents, paths());
     (steered, policy).prop_map(move |((all_down, ttl_s, masters, any_host), policy)| {
-        let (completion, query, seconds, fields, switches, parents, paths) = policy;
+        let (completion, query, seconds, fields, (switches, above), parents, paths) = policy;
         let mut hosts = vec![HostPattern::Exact(format!("h{index}.example").parse().unwrap())];
         if index == 0 && any_host {
             hosts.push(HostPattern::Any);
@@ -253,8 +254,11 @@ fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Pro
             stale_while_revalidate_s: seconds.0,
             reload_min_age_s: seconds.1,
             request_fields: fields.into_iter().collect(),
-            unsafe_methods: switches.0,
-            http3: switches.1,
+            unsafe_methods: switches[0],
+            http3: switches[1],
+            redirect: switches[2],
+            redirect_above: above,
+            alternates: switches[3],
             parents,
             paths,
         }

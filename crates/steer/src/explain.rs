@@ -9,6 +9,7 @@ use model::{Asn, Continent, CountryCode, Family, HostName, Location, Name};
 use nodemap::SteeringMap;
 use serde::Serialize;
 
+use crate::redirect::AtNode;
 use crate::steering::Steering;
 use crate::walk::{NodeStep, PoolStep, Walk, walk};
 
@@ -87,6 +88,9 @@ pub struct Explanation {
     pub ttl_s: u32,
     /// The walk through the pools for IPv4 and IPv6.
     pub walks: [Walk; 2],
+    /// What the edge of a node does with the client, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<AtNode>,
 }
 
 impl Explanation {
@@ -118,6 +122,7 @@ impl Explanation {
             scope: IpNet::new(address, hit.scope).unwrap_or(address.into()).trunc(),
             ttl_s: project.ttl_s,
             walks,
+            at: None,
         })
     }
 }
@@ -147,7 +152,8 @@ impl fmt::Display for Explanation {
             0 => writeln!(f, "node map  none: the maps as they are written, no node probed yet")?,
             generation => writeln!(f, "node map  generation {generation}")?,
         }
-        self.walks.iter().try_for_each(|walk| write_walk(f, walk))
+        self.walks.iter().try_for_each(|walk| write_walk(f, walk))?;
+        self.at.iter().try_for_each(|at| write!(f, "\n{at}"))
     }
 }
 

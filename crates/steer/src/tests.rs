@@ -3,6 +3,7 @@
 mod explained;
 mod planned;
 mod real_data;
+mod redirects;
 mod scopes;
 mod walks;
 

@@ -26,12 +26,11 @@
 //!    If only drained nodes are left it is a server failure, not no data: a resolver would cache
 //!    the latter as truth.
 
-use std::fmt;
 use std::net::IpAddr;
 
 use model::{Family, Name, NodeState, State};
 use nodemap::{AllDown, NodeMap};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// How far before the latest a node may have gone down and still be "last good", milliseconds: the
 /// checkers need some rounds to see one outage on all nodes.
@@ -97,18 +96,20 @@ macro_rules! words {
                 match self { $(Self::$variant => $word),+ }
             }
         }
-        impl fmt::Display for $t {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        impl std::fmt::Display for $t {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.pad(self.as_str())
             }
         }
-        impl Serialize for $t {
-            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        impl serde::Serialize for $t {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(self.as_str())
             }
         }
     };
 }
+pub(crate) use words;
+
 words!(Verdict {
     Pool => "pool",
     Spilled => "spilled",

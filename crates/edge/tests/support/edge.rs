@@ -1,7 +1,7 @@
 //! An edge of one project in this process.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -115,6 +115,18 @@ impl Edge {
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let params = params(dir, ByteCount(1 << 30));
         let bound = bind(params, following, &context).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
+    /// An edge of another name that knows where clients are, from a country database.
+    pub async fn located(name: &str, dir: &Path, map: NodeMap, country: PathBuf) -> Self {
+        std::fs::create_dir_all(dir).unwrap();
+        let context = Context { name: name.parse().unwrap(), ..context(dir) };
+        let (map, following) = watch::channel(Some(Arc::new(map)));
+        let location = LocationParams { country: Some(country), asn: None };
+        let steering = rt::steering::start(location, following.clone(), &context).await.unwrap();
+        let params = params(dir, ByteCount(1 << 30));
+        let bound = edge::bind(params, following, steering, context.clone()).await.unwrap();
         Self::serving(bound, map, context)
     }
 

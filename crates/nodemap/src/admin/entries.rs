@@ -177,6 +177,13 @@ fn project_fields(project: &Project) -> Fields {
         ("request_fields", changed(&project.request_fields).map(array)),
         ("unsafe_methods", changed(&project.unsafe_methods).map(bool::to_string)),
         ("http3", changed(&project.http3).map(bool::to_string)),
+        ("redirect", changed(&project.redirect).map(bool::to_string)),
+        (
+            "redirect_above",
+            (project.redirect_above != schema::REDIRECT_ABOVE)
+                .then(|| quoted(project.redirect_above)),
+        ),
+        ("alternates", changed(&project.alternates).map(bool::to_string)),
         ("parents", project.parents.as_ref().map(quoted)),
         ("path", changed(&project.paths).map(|paths| paths_array(paths))),
     ]));

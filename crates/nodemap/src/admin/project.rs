@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{Completion, HostName, Name, Query, Rate};
+use model::{ByteCount, Completion, HostName, Name, Query, Rate};
 use serde::{Deserialize, Serialize};
 
 use super::{Glob, schema};
@@ -45,6 +45,15 @@ pub struct Project {
     /// Whether clients that come over HTTPS are told that they may come over HTTP/3 (`Alt-Svc`).
     #[serde(default, skip_serializing_if = "is_default")]
     pub http3: bool,
+    /// Whether edges send clients that belong elsewhere, or cannot use them, to other nodes (302).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub redirect: bool,
+    /// Those that belong elsewhere only for objects of at least this size.
+    #[serde(default = "redirect_above", skip_serializing_if = "is_redirect_above")]
+    pub redirect_above: ByteCount,
+    /// Whether edges name other nodes beside content (`Link: rel=duplicate`, RFC 6249).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub alternates: bool,
     /// The pool whose nodes the edges outside it fill from, before masters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<Name>,
@@ -62,6 +71,15 @@ impl Project {
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+fn redirect_above() -> ByteCount {
+    schema::REDIRECT_ABOVE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_redirect_above(bytes: &ByteCount) -> bool {
+    *bytes == schema::REDIRECT_ABOVE
 }
 
 fn reload_min_age_s() -> u32 {

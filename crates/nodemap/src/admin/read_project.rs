@@ -29,6 +29,9 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
     let fields = fields.map(|v| v.list_of(limits::REQUEST_FIELDS, "field names", request_field));
     let unsafe_methods = table.get("unsafe_methods").and_then(|v| v.bool());
     let http3 = table.get("http3").and_then(|v| v.bool());
+    let redirect = table.get("redirect").and_then(|v| v.bool());
+    let above = table.get("redirect_above").and_then(|v| v.bytes());
+    let alternates = table.get("alternates").and_then(|v| v.bool());
     let parents = table.get("parents").and_then(|v| v.name());
     let paths = table.get("path").map(|v| v.tables_of(limits::PATHS, "paths", read_path));
     Some(Project {
@@ -45,6 +48,9 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
         request_fields: fields.unwrap_or_default(),
         unsafe_methods: unsafe_methods.unwrap_or_default(),
         http3: http3.unwrap_or_default(),
+        redirect: redirect.unwrap_or_default(),
+        redirect_above: above.unwrap_or(schema::REDIRECT_ABOVE),
+        alternates: alternates.unwrap_or_default(),
         parents,
         paths: paths.unwrap_or_default(),
     })

@@ -77,6 +77,8 @@ pub const PROJECT_TTL_S: u32 = 60;
 pub const NODE_PORT: u16 = 80;
 /// Age below which a reload is answered from what is held, when the map gives none, seconds.
 pub const RELOAD_MIN_AGE_S: u32 = 60;
+/// `redirect_above` when none is written.
+pub const REDIRECT_ABOVE: model::ByteCount = model::ByteCount(1 << 20);
 
 /// All sections that people write, in the order of the reference page.
 pub const SECTIONS: [&Section; 16] = [
@@ -404,6 +406,24 @@ pub(super) const PROJECT: Section = Section {
             "true or false",
             "false",
             "whether edges offer HTTP/3 to clients that come over HTTPS; bulk over it costs an edge more than twice the CPU",
+        ),
+        key(
+            "redirect",
+            "true or false",
+            "false",
+            "whether edges send clients that belong to another pool, or ask to avoid a node, to another node (302); see [redirect.md](redirect.md)",
+        ),
+        key(
+            "redirect_above",
+            "size",
+            "`\"1 MiB\"`",
+            "clients that belong elsewhere are sent there only for objects of at least this size",
+        ),
+        key(
+            "alternates",
+            "true or false",
+            "false",
+            "whether edges name two other nodes beside content (`Link: rel=duplicate`, RFC 6249)",
         ),
         key(
             "parents",

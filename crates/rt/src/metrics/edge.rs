@@ -2,9 +2,11 @@
 
 super::metrics! {
     REQUESTS: Counter "cacheboy_edge_requests_total" ["result"]
-        "Requests of clients, by result (hit, partial, miss, revalidated, stale, pass, negative, absent, error, refused, health).";
+        "Requests of clients, by result (hit, partial, miss, revalidated, stale, pass, negative, absent, error, refused, redirected, health).";
     REFUSED: Counter "cacheboy_edge_refused_total" ["reason"]
         "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, unknown-coding, broken-content, only-if-cached).";
+    REDIRECTS: Counter "cacheboy_edge_redirects_total" ["project", "why"]
+        "Clients sent to another node (302), by project and why (avoid: they cannot use this one; missteered: they belong to another pool; bill: what the sponsor pays for is used up).";
     SENT: Counter "cacheboy_edge_sent_bytes_total" []
         "Body bytes handed to clients.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []

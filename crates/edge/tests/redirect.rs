@@ -1,0 +1,224 @@
+//! Clients that are sent to another node (302), those that are not, and other nodes named beside content.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use locate::Evidence;
+use locate::mmdb_write::Writer;
+use model::{ByteCount, CountryCode, Name, NodeState, State};
+use nodemap::{HostPattern, NodeMap, NodeStates, SteeringMap};
+use support::client;
+use support::edge::{Edge, HOST, node_map};
+use support::origin::{Item, Origin};
+use support::{BLOCK, assert_same, content};
+
+const LENGTH: usize = 3 * BLOCK + 21;
+/// The steered name of the project.
+const NAME: &str = "videolan.cdn.example";
+
+fn name(text: &str) -> Name {
+    text.parse().unwrap()
+}
+
+/// A map of three nodes that are up: `far` for everybody, `near` and `next` for Australia.
+fn map_of(generation: u64, master: &Origin) -> NodeMap {
+    let mut map = node_map(generation, &[master.address]);
+    for (node, address) in [("far", "192.0.2.1"), ("near", "192.0.2.2"), ("next", "192.0.2.3")] {
+        let mut node_of = nodemap::testing::node(&[address]);
+        node_of.country = (node == "near").then(|| "AU".parse().unwrap());
+        map.map.nodes.insert(name(node), node_of);
+        let up = NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
+        map.states.insert(name(node), NodeStates { v4: Some(up), v6: None });
+    }
+    map.map.pools.insert(name("world"), [(name("far"), 1)].into());
+    map.map.pools.insert(name("oceania"), [(name("near"), 1)].into());
+    map.map.pools.insert(name("pacific"), [(name("next"), 1)].into());
+    let australia: CountryCode = "AU".parse().unwrap();
+    let steering = SteeringMap {
+        default: vec![name("world")],
+        country: [(australia, vec![name("oceania"), name("pacific"), name("world")])].into(),
+        ..SteeringMap::default()
+    };
+    let project = map.map.projects.get_mut("videolan").unwrap();
+    project.hosts.push(HostPattern::Exact(NAME.parse().unwrap()));
+    project.redirect = true;
+    project.redirect_above = ByteCount(LENGTH as u64);
+    map.map.maps.insert(project.map.clone(), steering);
+    map
+}
+
+/// A database that has all of loopback in Australia.
+fn database(dir: &Path) -> std::path::PathBuf {
+    let country: CountryCode = "AU".parse().unwrap();
+    let evidence = Evidence { asn: None, country: Some(country), continent: country.continent() };
+    let mut writer = Writer::new("Test", "test", 0);
+    writer.insert("127.0.0.0/8".parse().unwrap(), &locate::testing::record(evidence, None));
+    let path = dir.join("country.mmdb");
+    std::fs::write(&path, writer.finish()).unwrap();
+    path
+}
+
+async fn edge_at(node: &str, dir: &Path, map: NodeMap) -> Edge {
+    Edge::located(node, &dir.join(node), map, database(dir)).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_missteered_client_is_sent_on_once_for_what_is_large() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(1, LENGTH);
+    master.put("/large", Item::new(body.clone(), "a1"));
+    master.put("/small", Item::new(body[1..].to_vec(), "b1"));
+    let far = edge_at("far", dir.path(), map_of(1, &master)).await;
+    let near = edge_at("near", dir.path(), map_of(1, &master)).await;
+    let port = far.address.port();
+    let ask = async |edge: &Edge, method: &str, path: &str, host: &str, fields: &[&str]| {
+        client::fetch(edge.address, method, path, host, fields).await
+    };
+
+    // Nobody knows yet how large it is.
+    let first = ask(&far, "GET", "/large", HOST, &[]).await;
+    assert_eq!(first.status, 200);
+    assert_same(&first.body, &body);
+    far.wait_filled().await;
+    let hosted = format!("{HOST}:{port}");
+    let steered = format!("{NAME}:8080");
+    for (method, path, host, fields, location) in [
+        ("GET", "/large", HOST, &[][..], format!("http://near.{NAME}/large")),
+        ("GET", "/large", &hosted, &[], format!("http://near.{NAME}:{port}/large")),
+        ("GET", "/l%61rge", &steered, &[], format!("http://near.{NAME}:8080/l%61rge")),
+        ("HEAD", "/large", HOST, &[], format!("http://near.{NAME}/large")),
+        ("GET", "/large", HOST, &["Range: bytes=5-"], format!("http://near.{NAME}/large")),
+        ("GET", "/large", HOST, &["Cacheboy-Avoid: near"], String::new()),
+        ("GET", "/small", HOST, &[], String::new()),
+        ("GET", "/small", HOST, &[], String::new()),
+        // Whoever was sent once is never sent again, wherever the name leads it.
+        ("GET", "/large", &format!("far.{NAME}"), &[], String::new()),
+        ("GET", "/.well-known/cacheboy/health", HOST, &[], String::new()),
+    ] {
+        let reply = ask(&far, method, path, host, fields).await;
+        let status = if location.is_empty() { 200 } else { 302 };
+        assert_eq!(
+            (reply.status, reply.header("location")),
+            (status, location.as_str()),
+            "{method} {path} {host} {fields:?}"
+        );
+        if status == 302 {
+            assert_eq!(reply.header("cache-control"), "no-store");
+            assert_eq!(reply.header("cache-status"), "far; detail=missteered");
+            assert_eq!(reply.header("vary"), "");
+        }
+    }
+    // There it is served, with its range; here the name of the other node is not known.
+    let fixed = format!("near.{NAME}:{port}");
+    let part = ask(&near, "GET", "/large", &fixed, &["Range: bytes=5-"]).await;
+    assert_eq!(part.status, 206);
+    assert_same(&part.body, &body[5..]);
+    assert_eq!(ask(&far, "GET", "/large", &fixed, &[]).await.status, 421);
+    let metrics = far.metrics();
+    for line in [
+        r#"cacheboy_edge_redirects_total{project="videolan",why="missteered"} 5"#,
+        r#"cacheboy_edge_redirects_total{project="videolan",why="avoid"} 0"#,
+        r#"cacheboy_edge_requests_total{result="redirected"} 5"#,
+    ] {
+        assert!(metrics.lines().any(|l| l == line), "{line}\n{metrics}");
+    }
+    for edge in [far, near] {
+        edge.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_cannot_use_nodes_is_sent_to_others_and_nobody_else_sees_that() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    master.put("/a", Item::new(content(2, 9), "a1"));
+    master.put("/a?x=1", Item::new(content(3, 9), "b1"));
+    let near = edge_at("near", dir.path(), map_of(1, &master)).await;
+    let fixed = format!("near.{NAME}");
+    for (path, host, fields, status, location, note) in [
+        ("/a?avoid=near", HOST, &[][..], 302, format!("http://next.{NAME}/a"), ""),
+        ("/a?avoid=near&x=1", HOST, &[], 302, format!("http://next.{NAME}/a?x=1"), ""),
+        ("/a?x=1&avoid=near,next", HOST, &[], 302, format!("http://far.{NAME}/a?x=1"), ""),
+        ("/a", HOST, &["Cacheboy-Avoid: near"], 302, format!("http://next.{NAME}/a"), ""),
+        ("/a?avoid=near", HOST, &["Cacheboy-Avoid: next"], 302, format!("http://far.{NAME}/a"), ""),
+        ("/a?avoid=near,next,far", HOST, &[], 200, String::new(), "nobody-else"),
+        ("/a?avoid=near", &fixed, &[], 200, String::new(), "fixed-name"),
+        ("/a?avoid=next", HOST, &[], 200, String::new(), ""),
+        ("/a?avoid=nobody&x=1", HOST, &[], 200, String::new(), ""),
+    ] {
+        let reply = client::fetch(near.address, "GET", path, host, fields).await;
+        let found = (reply.status, reply.header("location"), reply.header("cacheboy-avoid"));
+        assert_eq!(found, (status, location.as_str(), note), "{path} {host} {fields:?}");
+        if status == 200 {
+            let seed = if path.contains("x=1") { 3 } else { 2 };
+            assert_same(&reply.body, &content(seed, 9));
+        }
+    }
+    // Two objects, whatever was to be avoided; and the master saw nothing of it.
+    let asked = master.asked();
+    let paths: Vec<&str> = asked.iter().map(|asked| asked.path.as_str()).collect();
+    assert_eq!(paths, ["/a", "/a?x=1"]);
+    assert!(asked.iter().all(|asked| !asked.headers.contains_key("cacheboy-avoid")));
+    near.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_better_node_that_does_not_serve_gets_nobody_and_without_databases_nobody_is_judged() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(1, LENGTH);
+    master.put("/large", Item::new(body.clone(), "a1"));
+    let far = edge_at("far", dir.path(), map_of(1, &master)).await;
+    assert_eq!(far.get("/large", &[]).await.status, 200);
+    far.wait_filled().await;
+    for (generation, state, to) in [
+        (2, State::Down, "http://next.videolan.cdn.example/large"),
+        (3, State::Drained, "http://next.videolan.cdn.example/large"),
+        (4, State::Unknown, ""),
+        (5, State::Up, "http://near.videolan.cdn.example/large"),
+    ] {
+        let mut map = map_of(generation, &master);
+        let states = map.states.get_mut(&name("near")).unwrap();
+        states.v4.as_mut().unwrap().state = state;
+        far.map.send_replace(Some(Arc::new(map)));
+        while far.status()["edge"]["steering_generation"] != generation {
+            tokio::task::yield_now().await;
+        }
+        let reply = far.get("/large", &[]).await;
+        assert_eq!(reply.header("location"), to, "{state:?}");
+        assert_eq!(reply.status, if to.is_empty() { 200 } else { 302 });
+    }
+    far.stop().await;
+    let blind = Edge::named("far", &dir.path().join("far"), map_of(6, &master)).await;
+    let reply = blind.get("/large", &[]).await;
+    assert_eq!(reply.status, 200);
+    assert_same(&reply.body, &body);
+    blind.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_names_two_other_nodes_where_the_project_wants_it() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    master.put("/a", Item::new(content(2, 9), "a1"));
+    let mut map = map_of(1, &master);
+    map.map.projects.get_mut("videolan").unwrap().alternates = true;
+    let far = edge_at("far", dir.path(), map).await;
+    let near = format!("<http://near.{NAME}/a>; rel=duplicate; pri=1; geo=au");
+    let next = format!("<http://next.{NAME}/a>; rel=duplicate; pri=2");
+    for (method, fields, status) in
+        [("GET", &[][..], 200), ("GET", &["Range: bytes=1-2"], 206), ("HEAD", &[], 200)]
+    {
+        let head = format!("{method} /a HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n");
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let reply = client::exchange(far.address, &format!("{head}{fields}\r\n")).await;
+        assert!(reply.starts_with(&format!("HTTP/1.1 {status} ")), "{reply}");
+        let links: Vec<&str> = reply.lines().filter_map(|l| l.strip_prefix("link: ")).collect();
+        assert_eq!(links, [&near, &next], "{method}");
+    }
+    let request = format!("GET /b HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    let absent = client::exchange(far.address, &request).await;
+    assert!(absent.starts_with("HTTP/1.1 404 ") && !absent.contains("link: "), "{absent}");
+    far.stop().await;
+}
