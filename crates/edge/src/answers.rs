@@ -91,8 +91,7 @@ pub(crate) fn passed(
     method: &Method,
     cache_status: CacheStatus,
 ) -> Response<Body> {
-    let sent = edge.counters.sent.clone();
-    let body = Passing { lent: Lent::new(answer.body), sent };
+    let body = Passing { lent: Lent::new(answer.body) };
     streamed(edge, answer.parts, body, method, cache_status)
 }
 
@@ -123,16 +122,12 @@ pub(crate) fn streamed(
 
 struct Passing {
     lent: Lent,
-    sent: rt::metrics::Counter,
 }
 
 impl Source for Passing {
     async fn next(&mut self) -> Option<Result<Piece, BodyError>> {
         match self.lent.next().await {
-            Ok(data) => data.map(|data| {
-                self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
-                Ok(Piece::Bytes(data))
-            }),
+            Ok(data) => data.map(|data| Ok(Piece::Bytes(data))),
             Err(why) => Some(Err(BodyError::source(why))),
         }
     }

@@ -3,48 +3,13 @@
 use fill::Reason;
 use rt::Metrics;
 use rt::metrics::{Counter, Gauge, edge};
+use usage::Outcome;
 
 use crate::refusal::Refusal;
 
-/// How a request of a client ended, for the counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Served {
-    Hit,
-    Partial,
-    Miss,
-    Revalidated,
-    Stale,
-    Pass,
-    Negative,
-    /// The masters do not have it or refuse it (4xx).
-    Absent,
-    Error,
-    Refused,
-    /// The client was sent to another node (302).
-    Redirected,
-    Health,
-}
-
-impl Served {
-    const ALL: [(Self, &str); 12] = [
-        (Self::Hit, "hit"),
-        (Self::Partial, "partial"),
-        (Self::Miss, "miss"),
-        (Self::Revalidated, "revalidated"),
-        (Self::Stale, "stale"),
-        (Self::Pass, "pass"),
-        (Self::Negative, "negative"),
-        (Self::Absent, "absent"),
-        (Self::Error, "error"),
-        (Self::Refused, "refused"),
-        (Self::Redirected, "redirected"),
-        (Self::Health, "health"),
-    ];
-}
-
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// In the order of [`Served::ALL`].
+    /// In the order of [`Outcome::ALL`].
     requests: Vec<Counter>,
     /// By the word of the refusal.
     refused: Vec<(&'static str, Counter)>,
@@ -61,7 +26,7 @@ impl Counters {
     pub(crate) fn new(metrics: &Metrics) -> Self {
         let of = |word: &str| metrics.counter(&edge::REQUESTS, &[word]);
         Self {
-            requests: Served::ALL.iter().map(|(_, word)| of(word)).collect(),
+            requests: Outcome::ALL.iter().map(|outcome| of(outcome.word())).collect(),
             refused: Refusal::WORDS
                 .iter()
                 .map(|word| (*word, metrics.counter(&edge::REFUSED, &[word])))
@@ -77,9 +42,9 @@ impl Counters {
         }
     }
 
-    pub(crate) fn count(&self, served: Served) {
+    pub(crate) fn count(&self, outcome: Outcome) {
         // The table is in the order of the variants.
-        if let Some(counter) = self.requests.get(served as usize) {
+        if let Some(counter) = self.requests.get(outcome as usize) {
             counter.inc();
         }
     }
@@ -109,7 +74,8 @@ impl Counters {
 
     /// Every result with its count, for `/status`.
     pub(crate) fn results(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        Served::ALL.iter().zip(&self.requests).map(|((_, word), counter)| (*word, counter.get()))
+        let counted = Outcome::ALL.iter().zip(&self.requests);
+        counted.map(|(outcome, counter)| (outcome.word(), counter.get()))
     }
 }
 

@@ -11,7 +11,6 @@ use fill::{Failure, Geometry};
 use http::Response;
 use http_cache::{CacheStatus, Forward, Freshness, Plan, Request};
 use model::{Completion, Now};
-use rt::metrics::Counter;
 use serve::{Body, BodyError, FileRange, Piece, Source};
 
 use crate::filling::Filling;
@@ -122,7 +121,6 @@ fn hand_out(
             reader,
             past: None,
             reading: None,
-            sent: Some(edge.counters.sent.clone()),
         };
         Body::stream(delivery, Some(length))
     });
@@ -144,7 +142,6 @@ fn in_memory(edge: &Edge, object: &Object, pieces: &[http_cache::Piece]) -> Opti
         _ => return None,
     };
     let memory = object.rep.memory().filter(|_| is_sound(edge, object))?;
-    edge.counters.sent.inc_by(range.end.saturating_sub(range.start));
     Some(Body::bytes(slice(memory, range)))
 }
 
@@ -157,7 +154,6 @@ fn one_run(edge: &Arc<Edge>, object: &Arc<Object>, pieces: &[http_cache::Piece])
     }
     let extent = rep.extent(range.start, len).filter(|extent| extent.len == len)?;
     let rest = Rest { edge: Arc::clone(edge), object: Arc::clone(object) };
-    edge.counters.sent.inc_by(len);
     Some(Body::file(FileRange::from(extent).or_from(Arc::new(rest))))
 }
 
@@ -166,11 +162,10 @@ fn is_sound(edge: &Edge, object: &Object) -> bool {
 }
 
 /// What is left of a response that was to come from a file, when the stores were handed over: from
-/// blocks that are looked at again, and from the successor. Its bytes are counted already.
+/// blocks that are looked at again, and from the successor.
 pub(crate) fn rest(edge: &Arc<Edge>, object: &Arc<Object>, range: Range<u64>) -> Body {
     let length = range.end.saturating_sub(range.start);
-    let delivery = Delivery { sent: None, ..Delivery::of(edge, object, range) };
-    Body::stream(delivery, Some(length))
+    Body::stream(Delivery::of(edge, object, range), Some(length))
 }
 
 /// Begins the completion of what is held in part, when it is due.
@@ -219,8 +214,6 @@ pub(crate) struct Delivery {
     past: Option<Past>,
     /// The block its reader was last said to read.
     reading: Option<u32>,
-    /// `None`: its bytes are counted already.
-    sent: Option<Counter>,
 }
 
 impl Source for Delivery {
@@ -245,9 +238,6 @@ impl Source for Delivery {
                 return Some(Err(BodyError::source(why)));
             }
         };
-        if let Some(sent) = &self.sent {
-            sent.inc_by(len);
-        }
         let left = range.start.saturating_add(len)..range.end;
         if left.start >= left.end {
             self.pieces.pop_front();
@@ -269,7 +259,6 @@ impl Delivery {
             reader: None,
             past: None,
             reading: None,
-            sent: Some(edge.counters.sent.clone()),
         }
     }
 

@@ -33,13 +33,14 @@ use rt::{Metrics, Phase, clock};
 use serve::Body;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
+use usage::Outcome as Served;
 
 use self::grid::Grid;
 use self::look::{Version, look};
 use self::machine::{Found, Next, Outcome, Reply, Serving};
 use self::snapshots::Held;
+use crate::access::Answered;
 use crate::answers;
-use crate::counters::Served;
 use crate::deliver::{Wanted, deliver};
 use crate::project::Project;
 use crate::purge::Verdict;
@@ -284,7 +285,7 @@ pub(crate) async fn answer(
     request: &Request,
     headers: &HeaderMap,
     peer: SocketAddr,
-) -> Option<(Response<Body>, Served)> {
+) -> Option<Answered> {
     let (name, step_s) = rules.group()?;
     // Another edge gets the newest always: it binds its own clients.
     let client = (!headers.contains_key(CDN_LOOP)).then_some(peer);
@@ -332,7 +333,7 @@ async fn serve(
     serving: Serving<Version>,
     step_s: u32,
     waited: bool,
-) -> Option<(Response<Body>, Served)> {
+) -> Option<Answered> {
     let word = if serving.stale { "stale-on-error" } else { "group" };
     let status = CacheStatus {
         ttl_s: Some(ttl_s(clock::now(), serving.tick_ms, step_s)),
@@ -348,9 +349,9 @@ async fn serve(
             };
             let object = Arc::new(presented(&object, serving.tick_ms, step_s));
             let delivered = deliver(edge, object, wanted, clock::now(), status, None).await.ok()?;
-            Some((delivered.response, served))
+            Some(Answered::new(delivered.response, served))
         }
-        Held::Missing(code) => Some((missing(edge, code, &status), Served::Negative)),
+        Held::Missing(code) => Some(Answered::new(missing(edge, code, &status), Served::Negative)),
         Held::Apart(_) => None,
     }
 }

@@ -21,10 +21,11 @@ use model::Now;
 use rt::clock;
 use serve::{Body, Client, Handler, RequestBody};
 use store::Key;
+use usage::Outcome as Served;
 
+use crate::access::{Access, Answered};
 use crate::answers;
 use crate::coming::Coming;
-use crate::counters::Served;
 use crate::deliver::{Delivered, Wanted, deliver, deliver_whole};
 use crate::fetch::Ask;
 use crate::flight::{self, How, Outcome, Payload, Seat};
@@ -39,6 +40,7 @@ use crate::redirect;
 use crate::refusal::Refusal;
 use crate::rules::PathRules;
 use crate::state::{Edge, Found, Object, OnDisk};
+use crate::visitor::Visitor;
 
 /// Health of this edge, on any host.
 pub(crate) const HEALTH_PATH: &str = "/.well-known/cacheboy/health";
@@ -60,50 +62,54 @@ pub(crate) struct Front {
 }
 
 impl Handler for Front {
-    type Visitor = Client;
+    type Visitor = Visitor;
 
-    fn greet(&self, client: Client) -> Client {
-        client
+    fn greet(&self, client: Client) -> Visitor {
+        Visitor::of(client)
     }
 
     fn handle(
         &self,
         request: Request<RequestBody>,
-        client: &Client,
+        visitor: &Visitor,
     ) -> impl Future<Output = Response<Body>> + Send {
-        let edge = &self.edge;
-        let offer = offer::to(edge, &request, *client);
-        answer(edge, request, *client, self.is_for_former).map(|(mut response, served)| {
-            edge.counters.count(served);
+        let (edge, client) = (&self.edge, visitor.client);
+        let offer = offer::to(edge, &request, client);
+        let mut access = Access::begin(edge);
+        let coming = answer(edge, request, client, self.is_for_former, &mut access.project);
+        coming.map(move |answered| {
+            let mut response = access.end(answered);
             offer::add(offer, &mut response);
             response
         })
     }
 }
 
-pub(crate) type Answered = (Response<Body>, Served);
-
-fn answer(
-    edge: &Arc<Edge>,
+/// Notes in `of_project` whose content is asked for, as soon as that is known.
+fn answer<'a>(
+    edge: &'a Arc<Edge>,
     request: Request<RequestBody>,
     client: Client,
     is_for_former: bool,
-) -> Coming<'_, Answered> {
+    of_project: &mut Option<Arc<Project>>,
+) -> Coming<'a, Answered> {
     if request.uri().path() == HEALTH_PATH {
-        return Coming::now((health(edge, request.method()), Served::Health));
+        return Coming::now(Answered::new(health(edge, request.method()), Served::Health));
     }
     let method = request.method().clone();
-    admit(edge, request, client, is_for_former)
-        .unwrap_or_else(|refusal| Coming::now((refusal.answer(edge, &method), Served::Refused)))
+    admit(edge, request, client, is_for_former, of_project).unwrap_or_else(|refusal| {
+        Coming::now(Answered::new(refusal.answer(edge, &method), Served::Refused))
+    })
 }
 
 /// Host to project.
-fn admit(
-    edge: &Arc<Edge>,
+fn admit<'a>(
+    edge: &'a Arc<Edge>,
     request: Request<RequestBody>,
     client: Client,
     is_for_former: bool,
-) -> Result<Coming<'_, Answered>, Refusal> {
+    of_project: &mut Option<Arc<Project>>,
+) -> Result<Coming<'a, Answered>, Refusal> {
     let (parts, body) = request.into_parts();
     let host = host_of(parts.version, &parts.uri, &parts.headers).ok_or(Refusal::BadHost)?;
     let projects = edge.projects.load();
@@ -112,6 +118,7 @@ fn admit(
     }
     let project = projects.of_host(host).cloned().ok_or(Refusal::UnknownHost)?;
     drop(projects);
+    *of_project = Some(Arc::clone(&project));
     if !is_for_former && edge.me.in_loop(&parts.headers) {
         return Err(Refusal::Loop);
     }
@@ -131,15 +138,15 @@ async fn here_or_elsewhere(
 ) -> Answered {
     let beside = match redirect::look(edge, &project, client, &mut parts).await {
         Ok(beside) => beside,
-        Err(response) => return (response, Served::Redirected),
+        Err(response) => return Answered::new(response, Served::Redirected),
     };
     let method = parts.method.clone();
-    let (mut response, served) = match here(edge, project, client, parts, body) {
+    let mut answered = match here(edge, project, client, parts, body) {
         Ok(coming) => coming.await,
-        Err(refusal) => (refusal.answer(edge, &method), Served::Refused),
+        Err(refusal) => Answered::new(refusal.answer(edge, &method), Served::Refused),
     };
-    beside.add(&mut response);
-    (response, served)
+    beside.add(&mut answered.response);
+    answered
 }
 
 /// Target to key.
@@ -291,7 +298,7 @@ impl Asked<'_> {
     pub(crate) fn failed(&self, why: Failure, master: &str, forward: Forward) -> Answered {
         let response = answers::gateway_error(self.edge, why, master, forward);
         self.note_failed(&why.to_string(), response.status(), master);
-        (response, Served::Error)
+        Answered::new(response, Served::Error)
     }
 
     /// Tells operators that content could not be had.
@@ -338,7 +345,7 @@ fn begin(mut asked: Asked<'_>) -> Coming<'_, Answered> {
         {
             let status = hit_for(why, &fresh);
             let response = deliver_whole(asked.edge, held, asked.wanted(), now, &fresh, &status);
-            Coming::now((response, Served::Hit))
+            Coming::now(Answered::new(response, Served::Hit))
         }
         judged => Coming::later(get(asked, judged.ok())),
     }
@@ -377,7 +384,8 @@ async fn round(asked: &mut Asked<'_>, judged: Option<Judged>) -> Round {
     match (step, held.map(Arc::new)) {
         (Step::Pass(why), _) => Ok(pass(asked, why).await),
         (Step::Refuse(_), _) => {
-            Ok((Refusal::OnlyIfCached.answer(edge, &asked.method), Served::Refused))
+            let response = Refusal::OnlyIfCached.answer(edge, &asked.method);
+            Ok(Answered::new(response, Served::Refused))
         }
         (Step::Serve(why), Some(held)) => {
             serve(asked, held, now, hit_for(why, &fresh), Served::Hit).await
@@ -421,7 +429,7 @@ async fn fetch(asked: &Asked<'_>, memo: &Memo) -> Round {
         if status.is_server_error() {
             asked.note_failed("status", status, "-");
         }
-        return Ok((answers::negative(asked.edge, status), Served::Negative));
+        return Ok(Answered::new(answers::negative(asked.edge, status), Served::Negative));
     }
     if let Some(why) = memo.pass(now) {
         return Ok(pass(asked, why).await);
@@ -545,12 +553,14 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
                 let master = asked.project.sources.name_of(answer.master);
                 asked.note_failed("status", answer.parts.status, master);
             }
+            let master = answer.master;
             let response = answers::passed(edge, *answer, &asked.method, status);
-            (response, served)
+            Answered::new(response, served).from(master)
         }
         Some(Payload::Stream(parts, tail)) => {
             let status = CacheStatus::forwarded(why);
-            (answers::streamed(edge, *parts, tail, &asked.method, status), Served::Miss)
+            let response = answers::streamed(edge, *parts, tail, &asked.method, status);
+            Answered::new(response, Served::Miss)
         }
         Some(Payload::Pass(word)) => pass(asked, word).await,
         Some(Payload::Failed(failure, master)) => asked.failed(failure, &master, why),
@@ -574,7 +584,7 @@ async fn serve(
 /// An answer, another round, or an error.
 async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: Served) -> Round {
     match result {
-        Ok(delivered) => Ok((delivered.response, served)),
+        Ok(delivered) => Ok(Answered::new(delivered.response, served)),
         // Nothing of the old representation was sent: the client gets the new one.
         Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.

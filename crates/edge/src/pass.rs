@@ -19,10 +19,11 @@ use http_cache::{
 use rt::clock;
 use serve::{Body, RequestBody};
 use store::Key;
+use usage::Outcome;
 
+use crate::access::Answered;
 use crate::answers;
-use crate::counters::Served;
-use crate::handler::{Answered, Asked};
+use crate::handler::Asked;
 use crate::project::Project;
 use crate::refusal::Refusal;
 use crate::spool::{self, Draft};
@@ -61,7 +62,8 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
                     let draft = (word == NoCache::Authorization && *method == Method::GET)
                         .then(|| draft(edge, project, &request.target, request, &answer))
                         .flatten();
-                    return (keep(edge, draft, answer, method, cache_status), Served::Pass);
+                    let response = keep(edge, draft, answer, method, cache_status);
+                    return Answered::new(response, Outcome::Pass).from(master);
                 }
             }
             Err(why) => {
@@ -111,10 +113,12 @@ pub(crate) async fn pass_method(
                 })
                 .flatten();
             let cache_status = CacheStatus::forwarded(Forward::Method);
-            (keep(edge, draft, answer, &parts.method, cache_status), Served::Pass)
+            let response = keep(edge, draft, answer, &parts.method, cache_status);
+            Answered::new(response, Outcome::Pass).from(master)
         }
         Err(Failure::Client) => {
-            (Refusal::BrokenContent.answer(edge, &parts.method), Served::Refused)
+            let response = Refusal::BrokenContent.answer(edge, &parts.method);
+            Answered::new(response, Outcome::Refused).from(master)
         }
         Err(why) => {
             project.sources.handle_failed(master, why, clock::now());
@@ -126,7 +130,7 @@ pub(crate) async fn pass_method(
                 let why = why.to_string();
                 tracing::warn!(project, %method, target, why, master = name, more, "not passed on");
             }
-            (response, Served::Error)
+            Answered::new(response, Outcome::Error).from(master)
         }
     }
 }

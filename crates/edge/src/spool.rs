@@ -12,7 +12,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use fill::Failure;
 use http_cache::{ReadyHead, Selecting, StoredHead, Target};
-use rt::metrics::Counter;
 use serve::{BodyError, Piece, Source};
 use store::Key;
 use tokio::sync::Notify;
@@ -88,14 +87,8 @@ pub(crate) fn begin(
 ) -> (Tail, JoinHandle<End>) {
     let state = State { bytes: Vec::new(), permit: Some(permit), length: 0, end: None };
     let spool = Arc::new(Spool { state: Mutex::new(state), changed: Notify::new() });
-    let tail = Tail {
-        edge: Arc::clone(edge),
-        spool: Arc::clone(&spool),
-        at: 0,
-        rest: None,
-        stored: None,
-        sent: edge.counters.sent.clone(),
-    };
+    let tail =
+        Tail { edge: Arc::clone(edge), spool: Arc::clone(&spool), at: 0, rest: None, stored: None };
     let gathering = tokio::spawn(gather(Arc::clone(edge), spool, draft, body));
     (tail, gathering)
 }
@@ -210,7 +203,6 @@ pub(crate) struct Tail {
     rest: Option<Lent>,
     /// The same when all of it is in the store.
     stored: Option<Box<Delivery>>,
-    sent: Counter,
 }
 
 impl Source for Tail {
@@ -221,7 +213,7 @@ impl Source for Tail {
             }
             if let Some(rest) = &mut self.rest {
                 return match rest.next().await {
-                    Ok(data) => data.map(|data| Ok(self.counted(data))),
+                    Ok(data) => data.map(|data| Ok(Piece::Bytes(data))),
                     Err(why) => Some(Err(BodyError::source(why))),
                 };
             }
@@ -236,7 +228,7 @@ impl Source for Tail {
                     let part = ready.get(..COPY_BYTES_MAX).unwrap_or(ready);
                     let part = Bytes::copy_from_slice(part);
                     self.at = self.at.saturating_add(part.len());
-                    return Some(Ok(self.counted(part)));
+                    return Some(Ok(Piece::Bytes(part)));
                 }
                 let length = state.length;
                 match &mut state.end {
@@ -259,13 +251,6 @@ impl Source for Tail {
             }
             changed.await;
         }
-    }
-}
-
-impl Tail {
-    fn counted(&self, data: Bytes) -> Piece {
-        self.sent.inc_by(u64::try_from(data.len()).unwrap_or(u64::MAX));
-        Piece::Bytes(data)
     }
 }
 

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
@@ -16,6 +17,7 @@ use crate::chunk::{Chunk, Files};
 use crate::file_range::{CHUNK_BYTES, FileRange, Reader};
 use crate::pace::{Pace, Pacer};
 use crate::pulse::Busy;
+use crate::tally::Tally;
 
 /// A shorter part of a file is read and leaves in one write with what is before it. For 100 KiB that
 /// costs 6 % more CPU than `sendfile`, though it is a system call less.
@@ -68,6 +70,10 @@ pub struct Body {
     content: Content,
     /// Bytes still to come, when known.
     left: Option<u64>,
+    /// Bytes that have come, when it is not known how many will.
+    given: u64,
+    /// Who is told of what leaves.
+    tally: Option<Arc<dyn Tally>>,
     /// Tells the connection when the response has been handed over.
     busy: Option<Busy>,
     /// Bytes read of a file at once at most.
@@ -108,7 +114,15 @@ impl Body {
     }
 
     fn new(content: Content, left: Option<u64>) -> Self {
-        Self { content, left, busy: None, read_bytes_max: CHUNK_BYTES, pacer: None }
+        Self {
+            content,
+            left,
+            given: 0,
+            tally: None,
+            busy: None,
+            read_bytes_max: CHUNK_BYTES,
+            pacer: None,
+        }
     }
 
     /// Leaves no faster than these shapers let it, beside those that it has. To be called before the
@@ -120,6 +134,12 @@ impl Body {
             None => self.pacer = Some(Box::new(Pacer::new(pace))),
         }
         self
+    }
+
+    /// What leaves of it is told to `tally`.
+    #[must_use]
+    pub fn with_tally(self, tally: Arc<dyn Tally>) -> Self {
+        Self { tally: Some(tally), ..self }
     }
 
     /// Whether its length is known beforehand.
@@ -147,7 +167,7 @@ impl Body {
             Content::Bytes(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.content = Content::Over;
-                Poll::Ready((!bytes.is_empty()).then_some(Ok(Chunk::Mem(bytes))))
+                Poll::Ready((!bytes.is_empty()).then_some(Ok(bytes.into())))
             }
             Content::File(reader) => poll_file(reader, files, most, u64::MAX, cx),
             Content::Source(pulling) => match ready!(pulling.poll_part(cx)) {
@@ -161,8 +181,14 @@ impl Body {
 
     /// Checks what came against what was announced.
     fn account(&mut self, chunk: Option<&Chunk>) -> Result<(), BodyError> {
-        let Some(left) = self.left else { return Ok(()) };
         let given = chunk.map_or(0, |chunk| u64::try_from(chunk.remaining()).unwrap_or(u64::MAX));
+        let Some(left) = self.left else {
+            self.given = self.given.saturating_add(given);
+            if let (None, Some(tally)) = (chunk, &self.tally) {
+                tally.is_whole_at(self.given);
+            }
+            return Ok(());
+        };
         match left.checked_sub(given) {
             Some(rest) if chunk.is_some() || rest == 0 => {
                 self.left = Some(rest);
@@ -186,7 +212,11 @@ impl http_body::Body for Body {
             Err(error) => Err(error),
         };
         match chunk {
-            Ok(Some(chunk)) => Poll::Ready(Some(Ok(Frame::data(chunk)))),
+            Ok(Some(chunk)) => {
+                let is_last = self.left == Some(0);
+                let tally = if is_last { self.tally.take() } else { self.tally.clone() };
+                Poll::Ready(Some(Ok(Frame::data(chunk.with_tally(tally)))))
+            }
             Ok(None) => {
                 self.content = Content::Over;
                 Poll::Ready(None)
@@ -283,7 +313,7 @@ impl PartMut<'_> {
         match self {
             Self::Bytes(bytes) => {
                 let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(bytes.len());
-                Poll::Ready(Some(Ok(Chunk::Mem(bytes.split_to(limit)))))
+                Poll::Ready(Some(Ok(bytes.split_to(limit).into())))
             }
             Self::File(reader) => poll_file(reader, files, most, limit, cx),
         }
@@ -308,7 +338,7 @@ fn poll_file(
     }
     let most = usize::try_from(limit).unwrap_or(usize::MAX).min(most);
     let read = ready!(reader.poll_chunk(most, cx));
-    Poll::Ready(read.map(|read| read.map(Chunk::Mem).map_err(BodyError::File)))
+    Poll::Ready(read.map(|read| read.map(Chunk::from).map_err(BodyError::File)))
 }
 
 /// A source of any type, behind one allocation for itself and one for each piece.

@@ -6,29 +6,58 @@
 //! knows nothing of files, and its buffers and limits count as for any other.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes};
 use sys::sendfile::{MARK_BYTES, mark};
 
 use crate::file_range::FileRange;
+use crate::tally::{Tally, note_sent};
 
 /// Bytes of one file chunk at most. So long that asking for the next one costs nothing; all that
 /// one connection holds at a time must fit into the range of the marks.
 const FILE_CHUNK_BYTES_MAX: u64 = 64 << 20;
 
-/// A part of a body. Only connections that asked for files get [`Chunk::File`]: plain HTTP/1.1.
-#[derive(Debug)]
-pub enum Chunk {
-    /// Bytes in memory.
-    Mem(Bytes),
-    /// Bytes of a file that the connection has ready.
-    File(FileChunk),
+/// A part of a body. Whoever advances it has sent what is advanced over, and its [`Tally`] is told.
+pub struct Chunk {
+    content: Content,
+    tally: Option<Arc<dyn Tally>>,
 }
 
-/// The mark of a part of a file.
 #[derive(Debug)]
-pub struct FileChunk(&'static [u8]);
+enum Content {
+    Mem(Bytes),
+    /// The mark of bytes of a file that the connection has ready. Only connections that asked for
+    /// files get it: plain HTTP/1.1.
+    File(&'static [u8]),
+}
+
+impl From<Bytes> for Chunk {
+    fn from(bytes: Bytes) -> Self {
+        Self { content: Content::Mem(bytes), tally: None }
+    }
+}
+
+impl Chunk {
+    /// What is sent of it is told to `tally`.
+    pub(crate) fn with_tally(self, tally: Option<Arc<dyn Tally>>) -> Self {
+        Self { tally, ..self }
+    }
+
+    /// Its bytes, and who is to be told of them by the one who sends them. In memory already, so this
+    /// copies nothing.
+    pub(crate) fn into_parts(mut self) -> (Bytes, Option<Arc<dyn Tally>>) {
+        let tally = self.tally.take();
+        (self.copy_to_bytes(self.remaining()), tally)
+    }
+}
+
+impl fmt::Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.content.fmt(f)
+    }
+}
 
 impl Buf for Chunk {
     fn remaining(&self) -> usize {
@@ -36,23 +65,25 @@ impl Buf for Chunk {
     }
 
     fn chunk(&self) -> &[u8] {
-        match self {
-            Self::Mem(bytes) => bytes,
-            Self::File(FileChunk(mark)) => mark,
+        match &self.content {
+            Content::Mem(bytes) => bytes,
+            Content::File(mark) => mark,
         }
     }
 
     fn advance(&mut self, count: usize) {
-        match self {
-            Self::Mem(bytes) => bytes.advance(count),
-            Self::File(FileChunk(mark)) => *mark = mark.get(count..).unwrap_or_default(),
+        note_sent(self.tally.as_deref(), count);
+        match &mut self.content {
+            Content::Mem(bytes) => bytes.advance(count),
+            Content::File(mark) => *mark = mark.get(count..).unwrap_or_default(),
         }
     }
 
     fn copy_to_bytes(&mut self, len: usize) -> Bytes {
-        match self {
-            Self::Mem(bytes) => bytes.copy_to_bytes(len),
-            Self::File(FileChunk(mark)) => mark.copy_to_bytes(len),
+        note_sent(self.tally.as_deref(), len);
+        match &mut self.content {
+            Content::Mem(bytes) => bytes.copy_to_bytes(len),
+            Content::File(mark) => mark.copy_to_bytes(len),
         }
     }
 }
@@ -86,7 +117,7 @@ impl Files {
         let len = usize::try_from(range.len().min(limit).min(FILE_CHUNK_BYTES_MAX)).ok()?;
         let end = waiting.next_at.checked_add(len).filter(|end| *end <= MARK_BYTES);
         let (at, end) = end.map_or((0, len), |end| (waiting.next_at, end));
-        let chunk = Chunk::File(FileChunk(mark(at, len)?));
+        let chunk = Chunk { content: Content::File(mark(at, len)?), tally: None };
         waiting.next_at = end;
         waiting.unsent = waiting.unsent.saturating_add(1);
         waiting.ranges.push_back(Marked { at, range: range.split_to(len) });

@@ -21,7 +21,7 @@ use crate::crowd::Shed;
 use crate::io::{Io, poll_read_some};
 use crate::pulse::{Look, Pulse, Seen};
 use crate::server::{Counters, Handler, Limits};
-use crate::{Client, RequestBody};
+use crate::{Client, RequestBody, way};
 
 /// Bytes of a response that hyper may hold before it asks for more of the body. With hyper's
 /// `pipeline_flush` off (as it must stay: with it one slow reader makes hyper hold a whole body)
@@ -114,6 +114,7 @@ pub(crate) async fn serve<S, H>(
         }
         tick.as_mut().reset(after(REST.min(limits.head_timeout)));
     };
+    handler.leave(visitor, way::of_socket(stream.socket()));
     match end {
         End::Refused => return linger(stream).await,
         End::SlowHead => counters.timeouts.fetch_add(1, Relaxed),

@@ -34,11 +34,11 @@ use tokio::time::{Instant, sleep, timeout};
 use self::exchange::{Answering, Given};
 use self::exchanges::Exchanges;
 use self::gather::Gather;
-use crate::Client;
 use crate::connection::Wire;
 use crate::crowd::Shed;
 use crate::priority::HELD_BYTES_MAX;
 use crate::server::{Counters, Goaway, Handler, Limits};
+use crate::{Client, way};
 
 mod exchange;
 mod exchanges;
@@ -105,9 +105,12 @@ pub(crate) async fn serve<S, H>(
         out,
     };
     let is_stalled = driver.run(&limits, stopping).await;
-    let Driver { connection, exchanges, out, .. } = driver;
+    let Driver { connection, exchanges, answering, out, .. } = driver;
     drop((connection, exchanges));
-    if is_stalled && let Some(stream) = out.into_inner() {
+    let stream = out.into_inner();
+    let way = way::of_socket(stream.as_ref().and_then(Wire::socket));
+    answering.handler.leave(&answering.visitor, way);
+    if is_stalled && let Some(stream) = stream {
         stream.reset();
     }
 }

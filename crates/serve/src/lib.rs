@@ -8,6 +8,8 @@
 //!   from a [`Source`] at the client's own pace. It comes as [`Chunk`]s: over plain HTTP/1.1 files
 //!   leave by `sendfile(2)`, everywhere else their bytes are read.
 //! - [`pace::Shaper`]: a rate that bodies share ([`Body::paced`]).
+//! - [`Tally`] is told of each byte of a body as it leaves; [`Handler::leave`] of each connection that
+//!   has ended, with what was measured of the [`Way`] to its client.
 //! - [`disk::FsDisk`] is the [`store::Disk`] of a real folder.
 //!
 //! Invariants
@@ -42,12 +44,16 @@ mod priority;
 mod pulse;
 mod request;
 mod server;
+mod tally;
+mod way;
 
 pub use body::{Body, BodyError, Piece, Source};
-pub use chunk::{Chunk, FileChunk};
+pub use chunk::Chunk;
 pub use crowd::Shed;
 pub use file_range::{Elsewhere, FileRange};
 pub use files::Files;
 pub use handshake::Tls;
 pub use request::{Client, RequestBody};
 pub use server::{BindError, Counters, Goaway, Handler, Limits, Listener, http};
+pub use tally::Tally;
+pub use way::Way;

@@ -24,7 +24,7 @@ use crate::crowd::Crowd;
 use crate::entry::{self, ALPN};
 use crate::h3::{Quic, QuicError};
 use crate::handshake::Tls;
-use crate::{Body, BodyError, Client, RequestBody, h3};
+use crate::{Body, BodyError, Client, RequestBody, Way, h3};
 
 /// Pause after an accept that failed for want of files or memory: there is none to close but
 /// those that end by themselves.
@@ -50,6 +50,10 @@ pub trait Handler: Send + Sync + 'static {
         request: Request<RequestBody>,
         visitor: &Self::Visitor,
     ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// A connection that was greeted has ended; `way`: what was measured of it, when somebody knows.
+    /// Those that are cut at the end of the process are not told of.
+    fn leave(&self, _visitor: &Self::Visitor, _way: Option<Way>) {}
 }
 
 /// Bounds of a listener.

@@ -7,6 +7,7 @@
 //! - [`datagram`]: receiving and sending UDP datagrams in batches.
 //! - [`sendfile`]: file content to sockets without a copy.
 //! - [`socket`]: socket options that the standard library does not have.
+//! - [`tcp_info`]: what the kernel measured of a TCP connection.
 //! - [`limits`]: how many files this process may open.
 //! - [`memory`]: what the system gets back of this process.
 //! - [`process`]: children that end with their parent, ending them, and what is left open to them.
@@ -24,6 +25,7 @@ pub mod memory;
 pub mod process;
 pub mod sendfile;
 pub mod socket;
+pub mod tcp_info;
 
 pub use beneath::open_beneath;
 pub use datagram::{Batch, Datagram, Sent};

@@ -8,7 +8,7 @@ super::metrics! {
     REDIRECTS: Counter "cacheboy_edge_redirects_total" ["project", "why"]
         "Clients sent to another node (302), by project and why (avoid: they cannot use this one; missteered: they belong to another pool; bill: what the sponsor pays for is used up).";
     SENT: Counter "cacheboy_edge_sent_bytes_total" []
-        "Body bytes handed to clients.";
+        "Bytes of content that have left to clients.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []
         "Connections of clients open now.";
     CONNECTIONS_MAX: Gauge "cacheboy_edge_connections_max" []

@@ -18,6 +18,7 @@ use crate::crowd::Doing;
 use crate::head::{complete, may_have_body, name_host};
 use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
 use crate::server::{Counters, Handler};
+use crate::tally::{Tally, note_sent};
 use crate::{Body, BodyError, RequestBody};
 
 /// After a wait for the client's window a body asks for so much of it: when it is small, whoever
@@ -148,6 +149,7 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
     let mut body = Pin::new(&mut body);
     // What the body gave and the client has no room for yet.
     let mut chunk = Bytes::new();
+    let mut tally = None;
     let mut ask = PART_BYTES;
     loop {
         poll_fn(|cx| {
@@ -175,10 +177,9 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
             }
             let Poll::Ready(frame) = polled else { continue };
             match frame.transpose().map_err(Broken::Body)?.map(|frame| frame.into_data()) {
-                // In memory already, so this copies nothing.
-                Some(Ok(mut data)) => chunk = data.copy_to_bytes(data.remaining()),
+                Some(Ok(data)) => (chunk, tally) = data.into_parts(),
                 Some(Err(_)) => continue, // trailers: our bodies have none
-                None => return give(stream, turn, Bytes::new(), true),
+                None => return give(stream, turn, Bytes::new(), None, true),
             }
         }
         let room = room.min(stream.capacity());
@@ -188,7 +189,7 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
             continue;
         }
         let is_last = chunk.is_empty() && body.is_end_stream();
-        give(stream, turn, part, is_last)?;
+        give(stream, turn, part, tally.clone(), is_last)?;
         if is_last {
             return Ok(());
         }
@@ -199,10 +200,11 @@ fn give(
     stream: &mut SendStream<Given>,
     turn: &Turn,
     bytes: Bytes,
+    tally: Option<Arc<dyn Tally>>,
     is_last: bool,
 ) -> Result<(), Broken> {
     let held = turn.give(bytes.len());
-    stream.send_data(Given { bytes, held }, is_last).map_err(|_| Broken::Gone)
+    stream.send_data(Given { bytes, held, tally }, is_last).map_err(|_| Broken::Gone)
 }
 
 /// Ready when the client takes more of this response: the bytes of it.
@@ -250,6 +252,7 @@ fn or_reset<T>(
 pub(crate) struct Given {
     bytes: Bytes,
     held: Held,
+    tally: Option<Arc<dyn Tally>>,
 }
 
 impl Buf for Given {
@@ -264,5 +267,6 @@ impl Buf for Given {
     fn advance(&mut self, bytes: usize) {
         self.bytes.advance(bytes);
         self.held.wrote(bytes);
+        note_sent(self.tally.as_deref(), bytes);
     }
 }

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::exchange::{self, Outcome};
 use super::flow::Flow;
 use super::quic::{self, Connection};
-use crate::Client;
 use crate::crowd::{Doing, Shed};
 use crate::server::{Counters, Handler, Limits, stopped};
+use crate::{Client, way};
 
 /// A head that is too large is answered with 431 as long as it has at most so many times the limit
 /// in its frame; a longer frame is not read at all.
@@ -62,9 +62,12 @@ pub(super) async fn serve<H: Handler>(
     let client = Client { address: connection.remote_address(), is_secure: true };
     let visitor = handler.greet(client);
     let shared = Shared { handler, visitor, limits, counters, connection, flow, head_bytes_read };
-    if let Err(error) = run(Arc::new(shared), stopping).await {
+    let shared = Arc::new(shared);
+    if let Err(error) = run(Arc::clone(&shared), stopping).await {
         tracing::debug!(%error, "an HTTP/3 connection ended early");
     }
+    let Shared { handler, visitor, connection, .. } = &*shared;
+    handler.leave(visitor, Some(way::of_quic(connection)));
 }
 
 async fn run<H: Handler>(

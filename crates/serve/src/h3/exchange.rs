@@ -10,7 +10,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use h3::error::{Code, StreamError};
 use h3::server::{RequestResolver, RequestStream};
 use http::header::{EXPECT, TE};
@@ -194,10 +194,9 @@ async fn send<H: Handler>(
         }
         let next = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
         let Some(frame) = next.transpose()? else { return Ok(()) };
-        // In memory already, so this copies nothing.
-        let Ok(mut data) = frame.into_data() else { continue };
-        let chunk = data.copy_to_bytes(data.remaining());
-        shared.flow.write(sending, &mut [data_head(&chunk), chunk]).await?;
+        let Ok(data) = frame.into_data() else { continue };
+        let (chunk, tally) = data.into_parts();
+        shared.flow.write(sending, data_head(&chunk), chunk, tally.as_deref()).await?;
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use tokio::time::timeout;
 
 use super::quic::Sending;
+use crate::tally::{Tally, note_sent};
 
 /// Bytes that are read and not yet taken by QUIC, of all responses of a connection, above which no
 /// more is read for long ones. One stream's chunk has at most 256 KiB, so 16 of them may stand still
@@ -83,23 +84,33 @@ impl Flow {
         (self.held.load(Relaxed) > 0).then(|| self.taken.load(Relaxed))
     }
 
-    /// Hands `chunks` over, each as soon as there is room for it.
-    pub(super) async fn write(&self, to: &Sending, chunks: &mut [Bytes]) -> Result<(), Unsent> {
-        let left = |chunks: &[Bytes]| chunks.iter().map(Bytes::len).fold(0, usize::saturating_add);
+    /// Hands the head of a frame and its content over, each byte as soon as there is room for it;
+    /// `tally` is told of those of the content.
+    pub(super) async fn write(
+        &self,
+        to: &Sending,
+        head: Bytes,
+        content: Bytes,
+        tally: Option<&(dyn Tally + 'static)>,
+    ) -> Result<(), Unsent> {
+        let mut chunks = [head, content];
+        let left = |[head, content]: &[Bytes; 2]| head.len().saturating_add(content.len());
         let mut held = Held { flow: self, bytes: 0 };
-        held.set(left(chunks));
+        held.set(left(&chunks));
         let mut alone = 0u32;
-        while left(chunks) > 0 {
+        while left(&chunks) > 0 {
             let before = self.writes.load(Relaxed);
-            match timeout(self.patience, to.write(chunks)).await {
+            let unsent = chunks[1].len();
+            match timeout(self.patience, to.write(&mut chunks)).await {
                 Ok(written) => {
                     written?;
                     alone = 0;
                     self.writes.fetch_add(1, Relaxed);
-                    let (held_before, left) = (held.bytes, left(chunks));
+                    let (held_before, left) = (held.bytes, left(&chunks));
                     let taken = u64::try_from(held_before.saturating_sub(left)).unwrap_or(0);
                     self.taken.fetch_add(taken, Relaxed);
                     held.set(left);
+                    note_sent(tally, unsent.saturating_sub(chunks[1].len()));
                 }
                 Err(_) => {
                     alone = alone.saturating_add(1);
