@@ -113,10 +113,27 @@ pub struct Record<'a> {
     /// The `User-Agent` field; empty when there was none.
     pub user_agent: &'a str,
     /// The pool to which the client belongs when this node is not in it (by the steering engine, with
-    /// the client's own address); empty when it is, or nobody knows.
-    pub missteered: &'a str,
+    /// the client's own address); empty when it is, `None` when nobody knows.
+    pub missteered: Option<&'a str>,
     /// The word of the limit that held the answer back or refused it; empty when none did.
     pub limit: &'a str,
+}
+
+/// One connection that has ended and of which something was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionRecord<'a> {
+    /// When it ended, milliseconds since 1970 UTC.
+    pub ended_ms: u64,
+    /// The whole address of the client: formats truncate it unless they are told not to.
+    pub client: IpAddr,
+    /// Its origin AS.
+    pub asn: Option<Asn>,
+    /// Its country.
+    pub country: Option<CountryCode>,
+    /// The node to which it was made.
+    pub node: &'a str,
+    /// What was measured.
+    pub way: Way,
 }
 
 /// What the kernel, or QUIC, measured of the way to a client over one connection.
