@@ -77,6 +77,7 @@ pub(crate) async fn run(args: &RoleArgs, play: Play, handed: Handed) -> Result<E
         let host = begin(&config, sockets, &mut before).await?;
         let (context, pace) = (host.clone(), pace(&config));
         tokio::spawn(signals.conduct(context.shutdown.clone(), pace));
+        context.reopen.on_signal().context("cannot listen for SIGUSR1")?;
         let mut roles = start(config, &context).await?;
         let predecessor = Arc::new(Mutex::new(before.predecessor()));
         if roles.all_serve().await {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use edge::params::{Addresses, Format};
 use model::{ByteCount, Rate};
 use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
 use rt::admin::AdminListen;
@@ -233,6 +234,8 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
     params.pace.notice = seconds("drain_notice_s", limits::NOTICE_S, params.pace.notice);
     params.pace.deadline = seconds("drain_deadline_s", limits::DEADLINE_S, params.pace.deadline);
     params.upstream_ca = table.get("upstream_ca").and_then(|v| v.path());
+    let logs = table.get("log").map(|v| v.tables_of(limits::LOGS, "access logs", read_log));
+    params.logs = logs.unwrap_or_default();
     if let Some((value, size)) =
         table.get("fill_memory").and_then(|v| Some((v.clone(), v.bytes()?)))
     {
@@ -276,6 +279,32 @@ fn read_head_bytes(value: &Value<'_>) -> Option<ByteCount> {
         return None;
     }
     Some(given)
+}
+
+fn read_log(value: &Value<'_>) -> Option<edge::LogParams> {
+    let table = value.table(&schema::EDGE_LOG)?;
+    let path = table.need("path", "\"/var/log/cacheboy/access.log\"").and_then(|v| v.path())?;
+    let mut log = edge::LogParams::new(path);
+    if let Some(value) = table.get("format") {
+        let known = [("squid", Format::Squid), ("json", Format::Json)];
+        log.format = one_of(&value, "format of an access log", known)?;
+    }
+    if let Some(value) = table.get("addresses") {
+        let known = [("truncated", Addresses::Truncated), ("whole", Addresses::Whole)];
+        log.addresses = one_of(&value, "way to write addresses", known)?;
+    }
+    Some(log)
+}
+
+/// What one of two words stands for.
+fn one_of<T>(value: &Value<'_>, what: &str, known: [(&str, T); 2]) -> Option<T> {
+    let text = value.text()?;
+    let remedy = format!("write \"{}\" or \"{}\"", known[0].0, known[1].0);
+    let found = known.into_iter().find(|(word, _)| *word == text);
+    if found.is_none() {
+        value.refuse(format!("\"{text}\" is no {what}"), remedy);
+    }
+    found.map(|(_, meaning)| meaning)
 }
 
 fn read_store(value: &Value<'_>) -> Option<edge::StoreParams> {

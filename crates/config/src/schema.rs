@@ -16,6 +16,8 @@ pub(crate) mod limits {
     pub(crate) const SOURCES: usize = 8;
     /// Disks of an edge.
     pub(crate) const STORES: usize = 64;
+    /// Access logs of an edge.
+    pub(crate) const LOGS: usize = 4;
     /// Patience with masters, milliseconds.
     pub(crate) const TIMEOUT_MS: RangeInclusive<u32> = 10..=600_000;
     /// After SIGTERM: how long it is said, seconds.
@@ -39,7 +41,7 @@ pub(crate) mod limits {
 }
 
 /// All sections, in the order of the reference page.
-pub const SECTIONS: [&Section; 17] = [
+pub const SECTIONS: [&Section; 18] = [
     &ROOT,
     &HOST,
     &FOLLOW,
@@ -51,6 +53,7 @@ pub const SECTIONS: [&Section; 17] = [
     &EDGE_LISTEN,
     &EDGE_STORE,
     &EDGE_LIMITS,
+    &EDGE_LOG,
     &DNS,
     &HEALTH,
     &HEALTH_PROBE,
@@ -174,6 +177,7 @@ pub(crate) const EDGE: Section = Section {
             "the disks of the cache; an object lies on one of them",
         ),
         key("limits", "table, see below", "as its keys say", "what clients may take"),
+        key("log", "list of tables, up to 4", "none", "access logs, see below"),
         key(
             "connect_timeout_ms",
             "milliseconds, 10 to 600000",
@@ -305,6 +309,30 @@ pub(crate) const EDGE_LIMITS: Section = Section {
     ],
 };
 
+pub(crate) const EDGE_LOG: Section = Section {
+    header: "[[edge.log]]",
+    keys: &[
+        key(
+            "path",
+            "file",
+            "required",
+            "a line for each answer goes here; made when it is not there, its folder must be",
+        ),
+        key(
+            "format",
+            "`\"squid\"` or `\"json\"`",
+            "`\"squid\"`",
+            "how lines look, see [formats/access-log.md](formats/access-log.md)",
+        ),
+        key(
+            "addresses",
+            "`\"truncated\"` or `\"whole\"`",
+            "`\"truncated\"`",
+            "how much of clients' addresses is written: IPv4 to /24 and IPv6 to /48, or all",
+        ),
+    ],
+};
+
 pub(crate) const DNS: Section = Section {
     header: "[dns]",
     keys: &[
@@ -428,6 +456,7 @@ mod tests {
             (&EDGE_LISTEN, "rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
             (&MASTER_LISTEN, "rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
             (&EDGE, "store", format!("1 to {}", limits::STORES)),
+            (&EDGE, "log", format!("up to {}", limits::LOGS)),
             (&EDGE, "connect_timeout_ms", format!("{short} to {long}")),
             (&EDGE, "first_byte_timeout_ms", format!("{short} to {long}")),
             (&EDGE, "between_bytes_timeout_ms", format!("{short} to {long}")),

@@ -7,12 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use fill::MasterId;
-use http::Response;
+use http::header::{CONTENT_TYPE, HOST, RANGE, USER_AGENT};
+use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
+use http_body::Body as _;
+use rt::clock;
 use serve::{Body, Tally};
-use usage::Outcome;
+use usage::{Outcome, Record};
 
 use crate::project::Project;
 use crate::state::Edge;
+use crate::visitor::Visitor;
+
+/// Bytes of one text of a request that the books keep: what follows is left out.
+const TEXT_BYTES_MAX: usize = 4096;
+/// More bytes than any answer has.
+const UNKNOWN: u64 = u64::MAX;
 
 /// The answer to a request, and what is to be known of it.
 #[derive(Debug)]
@@ -20,9 +29,7 @@ pub(crate) struct Answered {
     pub(crate) response: Response<Body>,
     pub(crate) outcome: Outcome,
     /// Who was asked, of the sources of the project.
-    #[expect(dead_code, reason = "for the access log")]
     pub(crate) upstream: Option<MasterId>,
-    #[expect(dead_code, reason = "for the access log")]
     /// The word of the limit that holds it back or refused it; empty when none does.
     pub(crate) limit: &'static str,
 }
@@ -39,25 +46,116 @@ impl Answered {
     }
 }
 
-/// A request that is not answered yet.
+/// A request that is not answered yet. Dropped before, its client has gone: then it is in the books
+/// as one that was missed, with status 0.
 #[derive(Debug)]
 pub(crate) struct Access<'a> {
     edge: &'a Arc<Edge>,
+    visitor: Visitor,
+    began_ns: u64,
+    head: Head,
     /// Whose content it asks for, once that is known.
     pub(crate) project: Option<Arc<Project>>,
+    /// It is still to be booked. Never so for what another process of this edge passes on, which has
+    /// it in its own books.
+    is_open: bool,
 }
 
 impl<'a> Access<'a> {
-    pub(crate) fn begin(edge: &'a Arc<Edge>) -> Self {
-        Self { edge, project: None }
+    pub(crate) fn begin<T>(
+        edge: &'a Arc<Edge>,
+        visitor: Visitor,
+        request: &Request<T>,
+        is_for_former: bool,
+    ) -> Self {
+        let wants_texts = edge.account.has_logs() && !is_for_former;
+        let head = if wants_texts { Head::of(request) } else { Head::default() };
+        let (began_ns, is_open) = (clock::now().mono_ns, !is_for_former);
+        Self { edge, visitor, began_ns, head, project: None, is_open }
     }
 
     /// It is answered: the entry goes with the body.
-    pub(crate) fn end(self, answered: Answered) -> Response<Body> {
-        let Answered { response, outcome, .. } = answered;
+    pub(crate) fn end(mut self, answered: Answered) -> Response<Body> {
+        if !std::mem::take(&mut self.is_open) {
+            return answered.response;
+        }
+        let Answered { response, outcome, upstream, limit } = answered;
         self.edge.counters.count(outcome);
-        let entry = Entry { edge: Arc::clone(self.edge), sent: AtomicU64::new(0) };
+        let status = response.status();
+        let has_body = self.head.method != Method::HEAD
+            && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+        let announced = if has_body { response.body().size_hint().exact() } else { Some(0) };
+        let wants_type = self.edge.account.has_logs();
+        let content_type = response.headers().get(CONTENT_TYPE).filter(|_| wants_type).cloned();
+        let mut entry = self.entry(outcome);
+        entry.status = status.as_u16();
+        entry.upstream = upstream;
+        entry.content_type = content_type;
+        entry.limit = limit;
+        entry.announced = AtomicU64::new(announced.unwrap_or(UNKNOWN));
         response.map(|body| body.with_tally(Arc::new(entry)))
+    }
+
+    /// Of an answer of which nothing else is known.
+    fn entry(&mut self, outcome: Outcome) -> Entry {
+        Entry {
+            edge: Arc::clone(self.edge),
+            visitor: self.visitor,
+            began_ns: self.began_ns,
+            head: std::mem::take(&mut self.head),
+            project: self.project.take(),
+            status: 0,
+            outcome,
+            upstream: None,
+            content_type: None,
+            limit: "",
+            announced: AtomicU64::new(UNKNOWN),
+            sent: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Drop for Access<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.edge.counters.count(Outcome::Miss);
+            drop(self.entry(Outcome::Miss));
+        }
+    }
+}
+
+/// What logs want of the head of a request, copied: so the buffer that it came in is free while the
+/// answer is on its way.
+#[derive(Debug, Default)]
+struct Head {
+    method: Method,
+    version: Version,
+    /// Host, target, `Range` and `User-Agent`, one after the other.
+    texts: String,
+    /// Where each of them ends.
+    ends: [usize; 4],
+}
+
+impl Head {
+    fn of<T>(request: &Request<T>) -> Self {
+        let (uri, headers) = (request.uri(), request.headers());
+        let field = |name| headers.get(name).map_or(&[][..], HeaderValue::as_bytes);
+        let host = uri.authority().map_or_else(|| field(HOST), |host| host.as_str().as_bytes());
+        let target = uri.path_and_query().map_or("", |target| target.as_str()).as_bytes();
+        let parts = [host, target, field(RANGE), field(USER_AGENT)];
+        let mut texts = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+        let ends = parts.map(|part| {
+            let part = part.get(..TEXT_BYTES_MAX).unwrap_or(part);
+            texts.push_str(&String::from_utf8_lossy(part));
+            texts.len()
+        });
+        let (method, version) = (request.method().clone(), request.version());
+        Self { method, version, texts, ends }
+    }
+
+    fn texts(&self) -> [&str; 4] {
+        let mut start = 0;
+        self.ends.map(|end| self.texts.get(std::mem::replace(&mut start, end)..end).unwrap_or(""))
     }
 }
 
@@ -65,6 +163,17 @@ impl<'a> Access<'a> {
 #[derive(Debug)]
 struct Entry {
     edge: Arc<Edge>,
+    visitor: Visitor,
+    began_ns: u64,
+    head: Head,
+    project: Option<Arc<Project>>,
+    status: u16,
+    outcome: Outcome,
+    upstream: Option<MasterId>,
+    content_type: Option<HeaderValue>,
+    limit: &'static str,
+    /// Bytes that are all of it.
+    announced: AtomicU64,
     sent: AtomicU64,
 }
 
@@ -74,5 +183,73 @@ impl Tally for Entry {
         self.edge.counters.sent.inc_by(bytes);
     }
 
-    fn is_whole_at(&self, _: u64) {}
+    fn is_whole_at(&self, bytes: u64) {
+        self.announced.store(bytes, Relaxed);
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let now = clock::now();
+        let Visitor { client, asn, country } = self.visitor;
+        let [host, target, range, user_agent] = self.head.texts();
+        let bytes = self.sent.load(Relaxed);
+        let content_type = self.content_type.as_ref().and_then(|field| field.to_str().ok());
+        let upstream = self.project.as_deref().zip(self.upstream);
+        let record = Record {
+            ended_ms: now.wall_ms,
+            elapsed_ms: now.mono_ns.saturating_sub(self.began_ns) / 1_000_000,
+            client: client.address.ip(),
+            asn,
+            country,
+            node: self.edge.name.as_str(),
+            project: self.project.as_ref().map_or("", |project| project.name.as_str()),
+            method: self.head.method.as_str(),
+            scheme: if client.is_secure { "https" } else { "http" },
+            protocol: word(self.head.version),
+            host,
+            target,
+            status: self.status,
+            bytes,
+            is_aborted: bytes < self.announced.load(Relaxed),
+            outcome: self.outcome,
+            upstream: upstream.map_or("", |(project, id)| project.sources.name_of(id)),
+            content_type: content_type.unwrap_or(""),
+            range,
+            user_agent,
+            missteered: None,
+            limit: self.limit,
+        };
+        self.edge.account.note_answer(&record, self.project.as_ref());
+    }
+}
+
+fn word(version: Version) -> &'static str {
+    match version {
+        Version::HTTP_10 => "HTTP/1.0",
+        Version::HTTP_2 => "HTTP/2",
+        Version::HTTP_3 => "HTTP/3",
+        _ => "HTTP/1.1",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_a_head_are_kept_as_they_came_and_not_without_end() {
+        let long = "a".repeat(TEXT_BYTES_MAX + 9);
+        let request = Request::get("/b?c")
+            .header(HOST, "a.example:80")
+            .header(USER_AGENT, HeaderValue::from_bytes(b"x\xff").unwrap())
+            .header(RANGE, &long)
+            .body(())
+            .unwrap();
+        let head = Head::of(&request);
+        assert_eq!(head.texts(), ["a.example:80", "/b?c", &long[9..], "x\u{fffd}"]);
+        let request = Request::get("http://b.example/").header(HOST, "a.example").body(()).unwrap();
+        assert_eq!(Head::of(&request).texts(), ["b.example", "/", "", ""]);
+        assert_eq!(Head::default().texts(), [""; 4]);
+    }
 }

@@ -19,9 +19,9 @@ use http_cache::{
 };
 use model::Now;
 use rt::clock;
-use serve::{Body, Client, Handler, RequestBody};
+use serve::{Body, Client, Handler, RequestBody, Way};
 use store::Key;
-use usage::Outcome as Served;
+use usage::{ConnectionRecord, Outcome as Served};
 
 use crate::access::{Access, Answered};
 use crate::answers;
@@ -65,7 +65,7 @@ impl Handler for Front {
     type Visitor = Visitor;
 
     fn greet(&self, client: Client) -> Visitor {
-        Visitor::of(client)
+        Visitor::of(client, &self.edge)
     }
 
     fn handle(
@@ -75,13 +75,29 @@ impl Handler for Front {
     ) -> impl Future<Output = Response<Body>> + Send {
         let (edge, client) = (&self.edge, visitor.client);
         let offer = offer::to(edge, &request, client);
-        let mut access = Access::begin(edge);
+        let mut access = Access::begin(edge, *visitor, &request, self.is_for_former);
         let coming = answer(edge, request, client, self.is_for_former, &mut access.project);
         coming.map(move |answered| {
             let mut response = access.end(answered);
             offer::add(offer, &mut response);
             response
         })
+    }
+
+    fn leave(&self, visitor: &Visitor, way: Option<Way>) {
+        let edge = &self.edge;
+        // Whoever was sent nothing has no way to speak of.
+        let way = way.filter(|way| way.sent_segments > 0 && !self.is_for_former);
+        let Some(way) = way else { return };
+        let Visitor { client, asn, country } = *visitor;
+        edge.account.note_connection(&ConnectionRecord {
+            ended_ms: clock::now().wall_ms,
+            client: client.address.ip(),
+            asn,
+            country,
+            node: edge.name.as_str(),
+            way,
+        });
     }
 }
 

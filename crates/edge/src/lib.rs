@@ -12,7 +12,7 @@
 //! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
 //! [`stores`] (the disks), [`hand_over`] (giving them to the next process), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
-//! used any more), [`answers`] (what is not content), [`visitor`] and [`access`] (who asks, and what is booked of each answer), [`counters`], [`complaints`] (warnings,
+//! used any more), [`answers`] (what is not content), [`visitor`] and [`access`] (who asks, and what is booked of each answer), [`account`] (the books: logs and sums), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
 //! Invariants: one filling for a representation and one question for a key, so that a block is
@@ -24,9 +24,10 @@
 //! The rules of HTTP are those of `http-cache`, the plan of a fill is `fill`'s; this room moves
 //! bytes.
 
-#![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
+#![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 mod access;
+mod account;
 mod answers;
 mod audience;
 mod check;
@@ -73,7 +74,7 @@ mod upstream;
 mod variants;
 mod visitor;
 
-pub use params::{LimitParams, Params, StoreParams, Timeouts};
+pub use params::{LimitParams, LogParams, Params, StoreParams, Timeouts};
 pub use shell::{Bound, Error, bind, bind_on, look};
 pub use stores::StoresError;
 pub use upstream::tls::CaError;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use model::ByteCount;
 use rt::listen::Listen;
 use rt::signals::Pace;
+pub use usage::write::{Addresses, Format};
 
 /// `[edge]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Params {
     /// PEM file with certificates of authorities that masters may have theirs from, beside those
     /// that the system trusts.
     pub upstream_ca: Option<PathBuf>,
+    /// Access logs.
+    pub logs: Vec<LogParams>,
     /// How the process leaves when it is told to (`drain_notice_s`, `drain_deadline_s`).
     pub pace: Pace,
     /// What clients may take of the edge.
@@ -59,6 +62,24 @@ impl LimitParams {
             head_bytes_max: usize::try_from(self.head_bytes.0).unwrap_or(usize::MAX),
             head_timeout: self.head_timeout,
         }
+    }
+}
+
+/// `[[edge.log]]`: one access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogParams {
+    /// A regular file, made when it is not there, in a folder that is.
+    pub path: PathBuf,
+    /// How its lines look.
+    pub format: Format,
+    /// How much of clients' addresses they have.
+    pub addresses: Addresses,
+}
+
+impl LogParams {
+    /// One with the defaults.
+    pub fn new(path: PathBuf) -> Self {
+        Self { path, format: Format::default(), addresses: Addresses::default() }
     }
 }
 
@@ -119,6 +140,7 @@ impl Params {
             fill_memory,
             store_memory,
             upstream_ca: None,
+            logs: Vec::new(),
             pace,
             limits,
         }

@@ -22,6 +22,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use crate::account::Account;
 use crate::audience::Audience;
 use crate::check::Checks;
 use crate::complaints::Complaints;
@@ -155,6 +156,7 @@ pub async fn bind_on(
         buffers_share: buffers.div_euclid(2).max(1),
         block_bytes,
         counters: Counters::new(&context.metrics),
+        account: Arc::new(Account::new(&params.logs, &context.metrics, &context.reopen)),
         complaints: Complaints::default(),
         audience: Audience::default(),
         checks: Checks::default(),
@@ -216,6 +218,7 @@ impl Bound {
         let status = (Arc::clone(&edge), Arc::clone(&connections));
         let addresses: serde_json::Value = listeners.iter().filter_map(listening).collect();
         context.status.set("edge", move || show(&status.0, &status.1, &limits, &addresses));
+        let writer = edge.account.start();
         let mut background = JoinSet::new();
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
         let shown = ConnectionMetrics::new(&context.metrics, limits.connections_max);
@@ -236,6 +239,7 @@ impl Bound {
         tokio::join!(serve(listeners, false, context.shutdown.clone()), of_former);
         background.shutdown().await;
         let closing = tokio::task::spawn_blocking(move || {
+            writer.close();
             edge.stores.flush();
             edge.purges.close()
         });
@@ -379,6 +383,8 @@ fn show(
         "requests": results,
         "refused": refused,
         "sent_bytes": edge.counters.sent.get(),
+        "logs": edge.account.status(),
+        "systems": edge.account.largest(),
         "questions_in_flight": edge.flights.count(),
         "fills_in_flight": edge.fillings.count(),
         "block_buffers_free": edge.buffers.available_permits(),

@@ -13,6 +13,7 @@ use store::{Held, Key, Representation, Store, WriteError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
+use crate::account::Account;
 use crate::audience::Audience;
 use crate::check::Checks;
 use crate::complaints::Complaints;
@@ -58,6 +59,7 @@ pub(crate) struct Edge {
     pub(crate) buffers_share: usize,
     pub(crate) block_bytes: u32,
     pub(crate) counters: Counters,
+    pub(crate) account: Arc<Account>,
     pub(crate) complaints: Complaints,
     pub(crate) audience: Audience,
     pub(crate) checks: Checks,

@@ -3,6 +3,8 @@
 use model::{Asn, CountryCode};
 use serve::Client;
 
+use crate::state::Edge;
+
 /// A client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Visitor {
@@ -14,8 +16,10 @@ pub(crate) struct Visitor {
 }
 
 impl Visitor {
-    /// One of whom only the address is known.
-    pub(crate) fn of(client: Client) -> Self {
-        Self { client, asn: None, country: None }
+    /// One that comes now: what the databases say of it.
+    pub(crate) fn of(client: Client, edge: &Edge) -> Self {
+        let location = edge.steering.view().map(|view| view.locator.locate(client.address.ip()));
+        let asn = location.as_ref().and_then(|location| location.asn);
+        Self { client, asn, country: location.and_then(|location| location.country) }
     }
 }

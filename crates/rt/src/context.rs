@@ -7,6 +7,7 @@ use model::Name;
 use crate::admin::StatusBoard;
 use crate::alive::Alive;
 use crate::handover::Sockets;
+use crate::signals::Reopen;
 use crate::tls::Certificates;
 use crate::yielding::Yielding;
 use crate::{Metrics, Shutdown};
@@ -30,6 +31,8 @@ pub struct Context {
     pub sockets: Sockets,
     /// Who must give signs of life.
     pub alive: Alive,
+    /// When files that logs are written to are to be opened anew.
+    pub reopen: Reopen,
     /// What is done before a successor has what is on disk.
     pub yielding: Yielding,
 }
@@ -46,6 +49,7 @@ impl Context {
             shutdown: Shutdown::default(),
             sockets: Sockets::default(),
             alive: Alive::default(),
+            reopen: Reopen::default(),
             yielding: Yielding::default(),
         }
     }

@@ -2,9 +2,12 @@
 //!
 //! SIGTERM leaves in peace: the health page says `draining` for the notice, connections are still
 //! taken; then running responses have until the deadline. SIGINT, a person's Ctrl-C, gives them
-//! seconds. Either of them a second time, or once the process is draining, cuts.
+//! seconds. Either of them a second time, or once the process is draining, cuts. SIGUSR1 ends nothing:
+//! files that logs are written to are opened anew.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -28,6 +31,38 @@ impl Default for Pace {
     /// That of a host that nobody steers clients to.
     fn default() -> Self {
         Self { notice: Duration::ZERO, deadline: DEADLINE_DEFAULT }
+    }
+}
+
+/// How often it was asked that log files be opened anew.
+#[derive(Clone, Debug, Default)]
+pub struct Reopen(Arc<AtomicU64>);
+
+impl Reopen {
+    /// Whoever finds another number than before opens its files.
+    pub fn asked(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Asks for it.
+    pub fn ask(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+
+    /// Asks for it at each SIGUSR1 from now on. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// When the system does not let it.
+    pub fn on_signal(&self) -> io::Result<()> {
+        let mut asked = signal(SignalKind::user_defined1())?;
+        let reopen = self.clone();
+        tokio::spawn(async move {
+            while asked.recv().await.is_some() {
+                tracing::info!(signal = "SIGUSR1", "log files are opened anew");
+                reopen.ask();
+            }
+        });
+        Ok(())
     }
 }
 

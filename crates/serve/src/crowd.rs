@@ -221,7 +221,8 @@ impl Taking {
 pub(crate) fn full() -> Counters {
     let moment = Duration::from_millis(1);
     let mut counters = Counters::default();
-    counters.crowd.times = Times { rest: moment * 20, look: moment, patience: moment };
+    counters.crowd.times =
+        Times { rest: moment.saturating_mul(20), look: moment, patience: moment };
     counters.open.store(1, Relaxed);
     counters
 }

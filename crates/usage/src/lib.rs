@@ -10,5 +10,6 @@ pub mod read;
 pub mod record;
 pub mod sums;
 pub mod table;
+pub mod write;
 
-pub use record::{Outcome, Record, Way};
+pub use record::{ConnectionRecord, Outcome, Record, Way};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use edge::{Params, StoreParams, Timeouts};
+use edge::{LogParams, Params, StoreParams, Timeouts};
 use model::ByteCount;
 use nodemap::{AdminMap, HostPattern, NodeMap, Project};
 use rt::follow::Following;
@@ -153,6 +153,22 @@ impl Edge {
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
+    }
+
+    /// An edge with access logs.
+    pub async fn logging(dir: &Path, masters: &[&Origin], logs: &[LogParams]) -> Self {
+        let mut params = params(dir, ByteCount(1 << 30));
+        params.logs = logs.to_vec();
+        let addresses: Vec<_> = masters.iter().map(|m| m.address).collect();
+        let context = context(dir);
+        let (map, following) = watch::channel(Some(Arc::new(node_map(1, &addresses))));
+        let bound = bind(params, following, &context).await.unwrap();
+        Self::serving(bound, map, context)
+    }
+
+    /// Has its log files opened anew.
+    pub fn reopen_logs(&self) {
+        self.context.reopen.ask();
     }
 
     /// An edge on a disk of the test's.

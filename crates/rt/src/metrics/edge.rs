@@ -9,6 +9,36 @@ super::metrics! {
         "Clients sent to another node (302), by project and why (avoid: they cannot use this one; missteered: they belong to another pool; bill: what the sponsor pays for is used up).";
     SENT: Counter "cacheboy_edge_sent_bytes_total" []
         "Bytes of content that have left to clients.";
+    PROJECT_REQUESTS: Counter "cacheboy_edge_project_requests_total" ["project", "result"]
+        "Answers that have ended, by project (none: of none of ours) and result.";
+    PROJECT_SENT: Counter "cacheboy_edge_project_sent_bytes_total" ["project", "result"]
+        "Bytes of content of answers that have ended, by project and result.";
+    COUNTRY_REQUESTS: Counter "cacheboy_edge_country_requests_total" ["country"]
+        "Answers that have ended, by country of the client.";
+    COUNTRY_SENT: Counter "cacheboy_edge_country_sent_bytes_total" ["country"]
+        "Bytes of content of answers that have ended, by country of the client.";
+    ASN_REQUESTS: Counter "cacheboy_edge_asn_requests_total" ["asn"]
+        "Answers that have ended, by AS of the client: the 256 largest, other and unknown.";
+    ASN_SENT: Counter "cacheboy_edge_asn_sent_bytes_total" ["asn"]
+        "Bytes of content of answers that have ended, by AS of the client, likewise.";
+    WAY_CONNECTIONS: Counter "cacheboy_edge_way_connections_total" ["asn"]
+        "Connections that have ended after something was sent, by AS of the client, likewise.";
+    WAY_ACKED: Counter "cacheboy_edge_way_acked_bytes_total" ["asn"]
+        "Of these connections, bytes that clients acknowledged.";
+    WAY_SENT: Counter "cacheboy_edge_way_sent_segments_total" ["asn"]
+        "Of these connections, segments (QUIC: packets) sent, those sent again among them.";
+    WAY_RETRANSMITTED: Counter "cacheboy_edge_way_retransmitted_segments_total" ["asn"]
+        "Of these connections, segments sent again (QUIC: packets lost).";
+    WAY_MIN_RTT: Counter "cacheboy_edge_way_min_rtt_microseconds_total" ["asn"]
+        "Of these connections, the sum of their shortest round trips.";
+    WAY_RATED: Counter "cacheboy_edge_way_rated_connections_total" ["asn"]
+        "Of these connections, those with a measured rate of delivery.";
+    WAY_RATE: Counter "cacheboy_edge_way_delivery_bytes_per_second_total" ["asn"]
+        "Of the connections with a measured rate of delivery, the sum of the rates.";
+    LOG_LINES: Counter "cacheboy_edge_log_lines_total" ["file"]
+        "Lines written to an access log.";
+    LOG_LOST: Counter "cacheboy_edge_log_lost_lines_total" ["file"]
+        "Lines of an access log lost because its file took no more, or there was no memory for them.";
     CONNECTIONS: Gauge "cacheboy_edge_connections" []
         "Connections of clients open now.";
     CONNECTIONS_MAX: Gauge "cacheboy_edge_connections_max" []

@@ -65,10 +65,15 @@ pub(super) fn field(text: &str, out: &mut Vec<u8>) {
 
 /// A part of a field: what is no visible ASCII character is `%XX`, as in a URL.
 pub(super) fn part_of_field(text: &str, out: &mut Vec<u8>) {
-    escaped(text.as_bytes(), |byte| !byte.is_ascii_graphic(), out, |byte, out| {
-        out.push(b'%');
-        hex(byte, out);
-    });
+    escaped(
+        text.as_bytes(),
+        |byte| !byte.is_ascii_graphic(),
+        out,
+        |byte, out| {
+            out.push(b'%');
+            hex(byte, out);
+        },
+    );
 }
 
 fn hex(byte: u8, out: &mut Vec<u8>) {

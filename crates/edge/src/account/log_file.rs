@@ -1,0 +1,246 @@
+//! One access log on disk: whole lines, at the end of whatever file has the path now.
+//!
+//! The file is opened anew when it is asked for (SIGUSR1), and when the path is not that file any
+//! more (it was renamed or removed), which is looked at once a second. Two processes may write to the
+//! same file, as they do while one hands over to the other: each write is at the end, and of whole
+//! lines. After a write that was cut short (no space) the next begins with a line feed, so that no
+//! line continues another.
+//!
+//! What cannot be written is dropped and counted. Nobody waits for it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use model::Now;
+use model::time::utc;
+use rt::Metrics;
+use rt::metrics::{Counter, edge as metric};
+use serde_json::{Value, json};
+
+use super::Lines;
+use crate::params::LogParams;
+
+/// How often the path is looked at, and an error is logged at most, milliseconds.
+const LOOK_EVERY_MS: u64 = 1_000;
+const COMPLAIN_EVERY_MS: u64 = 60_000;
+/// Its owner writes, its group reads.
+const MODE: u32 = 0o640;
+
+/// What is known of a log beside its file.
+#[derive(Debug)]
+pub(super) struct Figures {
+    lines: Counter,
+    lost: Counter,
+    /// The newest error, and when it was, milliseconds since 1970.
+    error: Mutex<Option<(String, u64)>>,
+}
+
+impl Figures {
+    pub(super) fn new(log: &LogParams, metrics: &Metrics) -> Self {
+        let path = log.path.to_string_lossy();
+        Self {
+            lines: metrics.counter(&metric::LOG_LINES, &[&path]),
+            lost: metrics.counter(&metric::LOG_LOST, &[&path]),
+            error: Mutex::default(),
+        }
+    }
+
+    /// In `/status`.
+    pub(super) fn status(&self, log: &LogParams) -> Value {
+        let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        json!({
+            "path": log.path,
+            "lines": self.lines.get(),
+            "lost_lines": self.lost.get(),
+            "last_error": error.map(|(why, at_ms)| json!({ "why": why, "at": utc(at_ms) })),
+        })
+    }
+}
+
+/// A log.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: Option<File>,
+    figures: Arc<Figures>,
+    /// The last write ended within a line.
+    is_torn: bool,
+    /// How often it was asked to open it anew, when it last was.
+    reopened: u64,
+    look_at_ns: u64,
+    complain_at_ns: u64,
+}
+
+impl LogFile {
+    pub(super) fn new(path: PathBuf, figures: Arc<Figures>) -> Self {
+        let (file, is_torn) = (None, false);
+        Self { path, file, figures, is_torn, reopened: 0, look_at_ns: 0, complain_at_ns: 0 }
+    }
+
+    /// Opens the file anew when that is due; `reopened`: how often it was asked for.
+    pub(super) fn look(&mut self, now: Now, reopened: u64) {
+        let is_asked = std::mem::replace(&mut self.reopened, reopened) != reopened;
+        if !is_asked && now.mono_ns < self.look_at_ns {
+            return;
+        }
+        self.look_at_ns = now.plus_ms(LOOK_EVERY_MS).mono_ns;
+        if is_asked || !self.is_at_path() {
+            let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(&self.path);
+            match opened {
+                Ok(file) => {
+                    self.file = Some(file);
+                    self.is_torn = false;
+                }
+                // What was open, if anything, is still better than nothing.
+                Err(error) => self.complain(now, &error),
+            }
+        }
+    }
+
+    fn is_at_path(&self) -> bool {
+        let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
+        let held = self.file.as_ref().and_then(|file| file.metadata().ok()).map(identity);
+        held.is_some() && held == std::fs::metadata(&self.path).ok().map(identity)
+    }
+
+    /// Writes lines, each with its end.
+    pub(super) fn write(&mut self, now: Now, lines: &Lines) {
+        self.figures.lost.inc_by(lines.lost);
+        let (written, error) = match &mut self.file {
+            _ if lines.bytes.is_empty() => return,
+            Some(file) => put(file, &mut self.is_torn, &lines.bytes),
+            None => (0, None), // which was said when it was to be opened
+        };
+        let (done, rest) = lines.bytes.split_at_checked(written).unwrap_or_default();
+        self.figures.lines.inc_by(count(done));
+        self.figures.lost.inc_by(count(rest));
+        if let Some(error) = error {
+            self.complain(now, &error);
+        }
+    }
+
+    fn complain(&mut self, now: Now, error: &io::Error) {
+        let mut last = self.figures.error.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((error.to_string(), now.wall_ms));
+        drop(last);
+        if now.mono_ns >= self.complain_at_ns {
+            self.complain_at_ns = now.plus_ms(COMPLAIN_EVERY_MS).mono_ns;
+            let (path, lost) = (self.path.display(), self.figures.lost.get());
+            tracing::error!(%path, %error, lost, "the access log cannot be written: lines are lost");
+        }
+    }
+}
+
+/// Writes all of `bytes`, or as much as can be, after a line feed if what was written last is torn.
+/// How many of them were written.
+fn put(file: &mut File, is_torn: &mut bool, bytes: &[u8]) -> (usize, Option<io::Error>) {
+    if *is_torn && let Err(error) = file.write_all(b"\n") {
+        return (0, Some(error));
+    }
+    *is_torn = false;
+    let mut written = 0usize;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        let error = match file.write(rest) {
+            Ok(0) => io::ErrorKind::WriteZero.into(),
+            Ok(more) => {
+                written = written.saturating_add(more);
+                *is_torn = bytes.get(..written).is_some_and(|done| !done.ends_with(b"\n"));
+                continue;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => error,
+        };
+        return (written, Some(error));
+    }
+    (written, None)
+}
+
+/// Lines that end in `bytes`.
+fn count(bytes: &[u8]) -> u64 {
+    let ends = bytes.iter().filter(|byte| **byte == b'\n').count();
+    u64::try_from(ends).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn log(path: PathBuf) -> (LogFile, Arc<Figures>) {
+        let params = LogParams::new(path.clone());
+        let figures = Arc::new(Figures::new(&params, &Metrics::new()));
+        (LogFile::new(path, Arc::clone(&figures)), figures)
+    }
+
+    fn lines(text: &str) -> Lines {
+        Lines { bytes: text.into(), lost: 0 }
+    }
+
+    fn counts(figures: &Figures) -> (u64, u64) {
+        (figures.lines.get(), figures.lost.get())
+    }
+
+    #[test]
+    fn a_log_follows_its_path_and_loses_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, moved) = (dir.path().join("a.log"), dir.path().join("a.log.1"));
+        let (mut log, figures) = log(path.clone());
+        let t = Now { mono_ns: 1, wall_ms: 1 };
+        log.look(t, 0);
+        log.write(t, &lines("one\n"));
+        fs::rename(&path, &moved).unwrap();
+        log.look(t.plus_ms(1), 0);
+        log.write(t, &lines("two\n"));
+        log.look(t.plus_ms(LOOK_EVERY_MS), 0);
+        log.write(t, &lines("three\nfour\n"));
+        assert_eq!(fs::read_to_string(&moved).unwrap(), "one\ntwo\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "three\nfour\n");
+        // Asked for: at once.
+        fs::rename(&path, &moved).unwrap();
+        log.look(t.plus_ms(LOOK_EVERY_MS + 1), 1);
+        log.write(t, &lines("five\n"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "five\n");
+        assert_eq!(counts(&figures), (5, 0));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_counted_and_said() {
+        let (mut log, figures) = log("/dev/full".into());
+        let t = Now { mono_ns: 1, wall_ms: 1_000 };
+        log.look(t, 0);
+        log.write(t, &Lines { bytes: b"one\ntwo\n".to_vec(), lost: 3 });
+        assert_eq!(counts(&figures), (0, 5));
+        let status = figures.status(&LogParams::new("/dev/full".into()));
+        assert!(status["last_error"]["why"].as_str().unwrap().contains("space"), "{status}");
+
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("later/a.log");
+        let (mut log, figures) = self::log(path.clone());
+        log.look(t, 0);
+        log.write(t, &lines("one\n"));
+        fs::create_dir(dir.path().join("later")).unwrap();
+        log.look(t.plus_ms(LOOK_EVERY_MS), 0);
+        log.write(t, &lines("two\n"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(counts(&figures), (1, 1));
+    }
+
+    #[test]
+    fn a_torn_line_is_not_continued() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut log, figures) = log(dir.path().join("a.log"));
+        let t = Now { mono_ns: 1, wall_ms: 1 };
+        log.look(t, 0);
+        log.write(t, &lines("one\n"));
+        log.file.as_mut().unwrap().write_all(b"tw").unwrap();
+        log.is_torn = true;
+        log.write(t, &lines("three\n"));
+        log.write(t, &lines("four\n"));
+        assert_eq!(fs::read_to_string(&log.path).unwrap(), "one\ntw\nthree\nfour\n");
+        assert_eq!(counts(&figures), (3, 0));
+    }
+}
