@@ -12,7 +12,7 @@ use tokio::net::TcpListener;
 
 mod options;
 
-pub use options::UNSENT_BYTES_MAX;
+pub use options::UNSENT_BYTES;
 
 use crate::handover::sockets::{self, Sockets};
 

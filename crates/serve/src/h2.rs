@@ -58,9 +58,6 @@ const FAULTS_MAX: usize = 256;
 const ENDED_STREAMS_MAX: usize = 32;
 const ENDED_STREAM_TIME: Duration = Duration::from_secs(5);
 
-/// What the kernel may hold and has not sent: a small answer cannot overtake it.
-const NOT_SENT_BYTES: u32 = 64 * 1024;
-
 /// After so many looks at a client that takes nothing it is given up.
 const STALLED_LOOKS: u32 = 4;
 
@@ -78,11 +75,6 @@ pub(crate) async fn serve<S, H>(
     H: Handler,
 {
     counters.h2_connections.fetch_add(1, Relaxed);
-    if let Some(socket) = stream.socket()
-        && let Err(error) = sys::socket::not_sent_low_water(socket, NOT_SENT_BYTES)
-    {
-        tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
-    }
     let out = Gather::new(stream, first);
     let handshake = timeout(limits.head_timeout, handshake(&out, &limits));
     let connection = tokio::select! {
@@ -234,6 +226,7 @@ impl<S: Wire, H: Handler> Driver<S, H> {
                 let (request, respond) = accepted?;
                 self.exchanges.start(Arc::clone(&self.answering).answer(request, respond));
             }
+            self.answering.turns.set_part(self.out.part_bytes());
             self.answering.turns.wake_next();
             if !self.exchanges.poll(cx) {
                 break;

@@ -14,6 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
+use rt::listen::UNSENT_BYTES;
 use sys::sendfile::{mark_at, send_more};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
@@ -23,6 +24,7 @@ use crate::chunk::Marked;
 use crate::connection::Wire;
 use crate::file_range::{CHUNK_BYTES, Reader};
 use crate::pulse::Pulse;
+use crate::unsent::{self, Bounds, Unsent};
 
 /// Bytes read at once: more than nearly every request has. They are copied on, which costs
 /// nothing beside the system call and needs no `unsafe`.
@@ -31,11 +33,20 @@ const READ_BYTES: usize = 8 * 1024;
 /// Bytes sent by one `sendfile(2)`, and by one connection in one turn.
 const SEND_BYTES_MAX: usize = 2 * 1024 * 1024;
 
+/// Of what waits in the kernel nothing is more urgent than the rest, so a client that is known to be
+/// fast may have as much there as it takes in many turns of a busy process.
+const BOUNDS: Bounds = Bounds { least: UNSENT_BYTES, most: 2 * 1024 * 1024, ahead_ms: 100 };
+/// What was encrypted for it is memory of its own, which costs more when it is out of the CPU's caches
+/// by the time it leaves.
+const BOUNDS_TLS: Bounds = Bounds { most: 128 * 1024, ..BOUNDS };
+
 pub(crate) struct Io<S> {
     stream: S,
     /// Bytes that came before hyper had the stream.
     first: Bytes,
     pulse: Arc<Pulse>,
+    /// What its client may have, once that did not take all at once; few bytes in a connection that never needs it.
+    unsent: Option<Box<Unsent>>,
     /// The file chunk that is being sent.
     part: Option<Part>,
     /// Bytes of files sent in this turn.
@@ -60,7 +71,7 @@ impl From<Marked> for Part {
 impl<S: Wire> Io<S> {
     /// `first`: what was read from the stream already.
     pub(crate) fn new(stream: S, first: Bytes, pulse: Arc<Pulse>) -> Self {
-        Self { stream, first, pulse, part: None, turn_bytes: 0 }
+        Self { stream, first, pulse, unsent: None, part: None, turn_bytes: 0 }
     }
 
     pub(crate) fn into_inner(self) -> S {
@@ -119,9 +130,14 @@ impl<S: Wire> Io<S> {
             if let Some(socket) = self.stream.plain()
                 && !part.reader.is_reading()
             {
-                let sent = poll_socket(socket, cx, || part.reader.send(socket, most));
-                self.pulse.note_write(sent.is_pending());
-                if let Some(sent) = ready!(sent)? {
+                let mut is_cached = true;
+                let sent = poll_socket(socket, cx, || {
+                    let sent = part.reader.send(socket, most)?;
+                    is_cached = sent.is_some();
+                    Ok(sent.unwrap_or(0))
+                });
+                let sent = ready!(self.noted(sent))?;
+                if is_cached {
                     let confirmed = part.reader.confirm(sent).map(|()| sent);
                     return Poll::Ready(confirmed.map_err(|error| self.broken(error)));
                 }
@@ -146,8 +162,15 @@ impl<S: Wire> Io<S> {
         kind.into()
     }
 
-    fn noted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn noted(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.pulse.note_write(written.is_pending());
+        if written.is_pending() && self.unsent.is_none() {
+            let bounds = if self.stream.plain().is_some() { BOUNDS } else { BOUNDS_TLS };
+            self.unsent = Some(Box::new(Unsent::new(bounds, UNSENT_BYTES)));
+        }
+        if let Some(unsent) = &mut self.unsent {
+            unsent::heed(unsent, &written, self.stream.socket());
+        }
         written
     }
 }

@@ -45,6 +45,7 @@ mod pulse;
 mod request;
 mod server;
 mod tally;
+mod unsent;
 mod way;
 
 pub use body::{Body, BodyError, Piece, Source};

@@ -15,10 +15,13 @@ use std::task::{Context, Poll, Waker};
 
 use http::HeaderMap;
 
-/// Bytes of a part at most.
+/// Bytes of a part at most. It is smaller for slow clients, see [`Turns::set_part`]: what is held goes
+/// before whatever is asked for next.
 pub(crate) const PART_BYTES: usize = 64 * 1024;
-/// Bytes that a connection holds before it asks for more of any body.
-pub(crate) const HELD_BYTES_MAX: usize = 256 * 1024;
+/// So many parts a connection holds before it asks for more of any body.
+const HELD_PARTS: usize = 4;
+/// Bytes of them at most.
+pub(crate) const HELD_BYTES_MAX: usize = HELD_PARTS * PART_BYTES;
 /// Whole bodies up to this are more urgent when the client says nothing: who waits for one mostly
 /// waits for nothing else, and it is over at once.
 const SMALL_BYTES: u64 = 64 * 1024;
@@ -76,9 +79,11 @@ impl Priority {
 }
 
 /// The responses of one connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Turns {
     entries: Mutex<Entries>,
+    /// Bytes of a part.
+    part: AtomicUsize,
     /// Bytes given that were not written yet, of all.
     held: AtomicUsize,
     /// Bytes written in all.
@@ -163,7 +168,30 @@ impl Front {
     }
 }
 
+impl Default for Turns {
+    fn default() -> Self {
+        Self {
+            entries: Mutex::default(),
+            part: AtomicUsize::new(PART_BYTES),
+            held: AtomicUsize::new(0),
+            moved: AtomicU64::new(0),
+        }
+    }
+}
+
 impl Turns {
+    /// Parts have so many bytes from now on, [`PART_BYTES`] at most.
+    pub(crate) fn set_part(&self, bytes: usize) {
+        self.part.store(bytes.clamp(1, PART_BYTES), Relaxed);
+    }
+
+    /// How many more parts may be held.
+    fn room(&self) -> usize {
+        let part = self.part.load(Relaxed);
+        let room = part.saturating_mul(HELD_PARTS).saturating_sub(self.held.load(Relaxed));
+        room.div_ceil(part.max(1))
+    }
+
     fn entries(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -180,7 +208,7 @@ impl Turns {
     /// bytes were written and after responses have been polled.
     pub(crate) fn wake_next(&self) {
         let mut entries = self.entries();
-        let room = HELD_BYTES_MAX.saturating_sub(self.held.load(Relaxed)).div_ceil(PART_BYTES);
+        let room = self.room();
         if room == 0 {
             return;
         }
@@ -233,7 +261,7 @@ pub(crate) struct Turn {
 impl Turn {
     /// Ready when this response may give a part.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let has_room = self.turns.held.load(Relaxed) < HELD_BYTES_MAX;
+        let has_room = self.turns.room() > 0;
         let mut entries = self.turns.entries();
         if let Some(entry) = entries.get(self.id) {
             entry.state = State::Wants(cx.waker().clone());
@@ -261,6 +289,11 @@ impl Turn {
         };
         entry.state = State::Waits { waker: cx.waker().clone(), looks };
         true
+    }
+
+    /// Bytes that it may give at once.
+    pub(crate) fn part_bytes(&self) -> usize {
+        self.turns.part.load(Relaxed)
     }
 
     /// It has nothing to give for now.

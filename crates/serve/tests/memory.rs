@@ -121,3 +121,43 @@ async fn a_file_is_never_in_memory_however_slow_its_client() {
     assert!(allocated < BYTES_MAX, "{allocated} bytes for a file that is in the page cache");
     server.stop().await;
 }
+
+/// What the kernel holds for the client of `peer`, sent and unsent (`/proc/net/tcp`).
+fn kernel_bytes(peer: &TcpStream) -> usize {
+    let (client, server) = (peer.local_addr().unwrap(), peer.peer_addr().unwrap());
+    let hex = |port: u16| format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let mut rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows
+        .find(|row| row[1].ends_with(&hex(server.port())) && row[2].ends_with(&hex(client.port())));
+    let queues = row.map(|row| row[4].to_owned()).unwrap_or_default();
+    usize::from_str_radix(queues.split(':').next().unwrap(), 16).unwrap_or(0)
+}
+
+/// The kernel would take 1.5 MiB for each client that reads nothing, and be short of memory for all
+/// others after a thousand of them.
+#[tokio::test]
+async fn the_kernel_holds_little_for_a_client_that_does_not_read() {
+    /// What may wait unsent, one piece of what the kernel sends at once, and the client's buffer.
+    const BYTES_MAX: usize = rt::listen::UNSENT_BYTES as usize + (64 << 10) + (64 << 10);
+    let _one = ONE.lock().await;
+    let server = Server::start(Site::new()).await;
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(16 << 10).unwrap();
+    let mut client = socket.connect(server.address).await.unwrap();
+    client.write_all(get("/file").as_bytes()).await.unwrap();
+    // As much as it gets: the same at ten looks.
+    let (mut held, mut looks) = (0, 0);
+    while held == 0 || looks < 10 {
+        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        let now = kernel_bytes(&client);
+        looks = if now == held { looks + 1 } else { 0 };
+        held = now;
+    }
+    assert!(held <= BYTES_MAX, "{held}");
+    // Who reads gets all of it.
+    assert!(head_of(&mut client).await.starts_with("HTTP/1.1 200 OK"));
+    let got = bytes_of(&mut client, FILE_BYTES).await;
+    assert!(got[FILE_BYTES - 4096..] == got[(1 << 20) - 4096..1 << 20]);
+    server.stop().await;
+}

@@ -72,16 +72,6 @@ pub fn receive_buffer(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
         .or_else(|_| set(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
-/// A TCP socket takes more only while less than `bytes` of what it took has not been sent yet: what
-/// is decided late can still be decided (`TCP_NOTSENT_LOWAT`).
-///
-/// # Errors
-/// As `setsockopt(2)` has them.
-pub fn not_sent_low_water(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
-    let bytes = c_int::try_from(bytes).unwrap_or(c_int::MAX);
-    set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
-}
-
 /// Bytes that the other side of a TCP connection has acknowledged (`tcpi_bytes_acked` of `TCP_INFO`).
 ///
 /// # Errors

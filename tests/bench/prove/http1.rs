@@ -105,7 +105,8 @@ impl Connection {
         let head = self.head().await?;
         let judge = Judge::begin(ask, head.status, &head.fields)?;
         ensure!(!head.fields.contains_key(header::TRANSFER_ENCODING), "a length was known");
-        ensure!(!head.fields.contains_key(header::CONNECTION), "the connection was to stay");
+        let stays = head.fields.get(header::CONNECTION).is_none_or(|said| said == "keep-alive");
+        ensure!(stays, "the connection was to stay");
         Ok(judge)
     }
 

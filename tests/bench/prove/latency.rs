@@ -1,11 +1,15 @@
 //! Load and latency, in the sense of the tests of bufferbloat: what does a small request wait for while
 //! downloads fill a slow link, and how evenly do these come?
+//!
+//! What the link itself makes a packet wait shows in the same request on a connection of its own, which
+//! shares nothing with the downloads but the link. What it takes longer beside bulk on one connection is
+//! what the edge had ahead of it: that must be less than one round trip.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
@@ -19,6 +23,8 @@ const SMALL: usize = 1 << 10;
 const LARGE: usize = 64 << 20;
 /// Downloads run so long before anything is measured.
 const WARM_UP: Duration = Duration::from_secs(3);
+/// The same request on a connection of its own comes so long after it.
+const APART: Duration = Duration::from_millis(500);
 /// How often bytes are counted.
 const SAMPLE: Duration = Duration::from_millis(100);
 
@@ -53,7 +59,8 @@ enum Client {
     Sharing(Shared),
 }
 
-/// Loads in every way with every number of downloads, and prints a line for each.
+/// Loads in every way with every number of downloads, and prints a line for each; an error when a small
+/// request waited for a round trip longer than it would have on a connection of its own.
 pub(crate) async fn run(latency: &Latency) -> Result<()> {
     let objects = vec![Object::new(SMALL, 1, 0), Object::new(LARGE, 1, 0)];
     let known = latency.edge.know(objects).await?;
@@ -61,14 +68,22 @@ pub(crate) async fn run(latency: &Latency) -> Result<()> {
     latency.edge.http1(Way::H1).await?.ask(&Ask::whole(large)).await?;
     let edge = latency.behind_link().await?;
     println!(
-        "       down-    small request, ms       all downloads            each has, % of its share"
+        "       down-    small request, ms                all downloads            each has, % of its share"
     );
-    println!("way    loads   median     p95     max   Mbit/s  variation  empty     least    most");
+    println!(
+        "way    loads   median     p95     max   apart   Mbit/s  variation  empty     least    most"
+    );
+    let mut longest = 0.0_f64;
     for way in &latency.ways {
         for downloads in &latency.downloads {
-            load(latency, &edge, *way, *downloads, small, large).await?;
+            longest = longest.max(load(latency, &edge, *way, *downloads, small, large).await?);
         }
     }
+    let round_trip = 2 * latency.delay_ms;
+    println!(
+        "at most {longest:.0} ms more than on a connection of its own, {round_trip} ms are due"
+    );
+    ensure!(longest <= round_trip as f64, "bulk made a small answer wait for {longest:.0} ms");
     Ok(())
 }
 
@@ -86,6 +101,7 @@ impl Latency {
     }
 }
 
+/// One load; by how many milliseconds the median is longer than on a connection of its own.
 async fn load(
     latency: &Latency,
     edge: &Edge,
@@ -93,7 +109,7 @@ async fn load(
     downloads: usize,
     small: &Arc<Known>,
     large: &Arc<Known>,
-) -> Result<()> {
+) -> Result<f64> {
     if matches!(way, Way::H1Pipelined | Way::H3) {
         bail!("{} is not loaded here", way.name());
     }
@@ -114,6 +130,8 @@ async fn load(
     }
     let came = || asks.iter().map(|ask| ask.came.load(Relaxed)).collect::<Vec<_>>();
     let mut client = Client::of(shared.as_ref(), edge, way).await?;
+    let mut apart =
+        Client::of(None, edge, if way == Way::H2 { Way::Https } else { Way::H1 }).await?;
     sleep(WARM_UP).await;
     let before = came();
     let sampled = async {
@@ -133,15 +151,24 @@ async fn load(
             }
         }
     };
-    let (took, samples) =
-        tokio::join!(ask_each_second(latency.seconds, &mut client, small), sampled);
-    let took = took?;
+    let asked_apart = async {
+        sleep(APART).await;
+        ask_each_second(latency.seconds, &mut apart, small).await
+    };
+    let asked = ask_each_second(latency.seconds, &mut client, small);
+    let (took, took_apart, samples) = tokio::join!(asked, asked_apart, sampled);
+    let (took, took_apart) = (took?, took_apart?);
     if let Some(ended) = running.try_join_next() {
         return Err(ended?.context("a download ended"));
     }
     let each: Vec<u64> = came().iter().zip(&before).map(|(after, before)| after - before).collect();
-    tell(way, took, &samples, &each);
-    Ok(())
+    tell(way, &took, &took_apart, &samples, &each);
+    Ok(at(&took, 0.5) - at(&took_apart, 0.5))
+}
+
+/// Of sorted figures the one that so large a part of them is below.
+fn at(took: &[f64], part: f64) -> f64 {
+    took[((took.len() as f64 * part) as usize).min(took.len() - 1)]
 }
 
 /// Small requests, one a second; how many milliseconds each took, the quick ones first.
@@ -165,16 +192,16 @@ async fn ask_each_second(
 }
 
 /// Prints a line. Variation is the standard deviation of the rate in each tenth of a second, as a part of
-/// its mean; empty are the tenths in which nothing came.
-fn tell(way: Way, took: Vec<f64>, samples: &[f64], each: &[u64]) {
-    let at = |part: f64| took[((took.len() as f64 * part) as usize).min(took.len() - 1)];
+/// its mean; empty are the tenths in which nothing came; apart is the median on a connection of its own.
+fn tell(way: Way, took: &[f64], apart: &[f64], samples: &[f64], each: &[u64]) {
     print!(
-        "{:<6} {:>5} {:>8.0} {:>7.0} {:>7.0}",
+        "{:<6} {:>5} {:>8.0} {:>7.0} {:>7.0} {:>7.0}",
         way.name(),
         each.len(),
-        at(0.5),
-        at(0.95),
-        at(1.0)
+        at(took, 0.5),
+        at(took, 0.95),
+        at(took, 1.0),
+        at(apart, 0.5)
     );
     let (Some(least), Some(most)) = (each.iter().min(), each.iter().max()) else {
         println!();

@@ -7,11 +7,10 @@ use socket2::SockRef;
 
 use super::Listen;
 
-/// Bytes that may wait unsent in the kernel on a connection that speaks TLS. What waits there can no
-/// longer be overtaken by a more urgent stream of the same connection; with less than two of the
-/// largest writes (64 KiB) a connection would run dry between two turns of a busy process. Plain
-/// connections have one response at a time and get no limit: files leave them in larger pieces.
-pub const UNSENT_BYTES_MAX: u32 = 128 * 1024;
+/// Bytes that may wait unsent in the kernel on a connection as it begins. Left to itself the kernel
+/// takes 1.5 MiB for a client that reads nothing, and a thousand of those make it short of memory for
+/// everybody's TCP. Who serves may raise it for clients that are fast.
+pub const UNSENT_BYTES: u32 = 64 * 1024;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const QDISC: &str = "/proc/sys/net/core/default_qdisc";
@@ -27,9 +26,7 @@ pub(super) fn set(socket: &impl AsFd, listen: &Listen) {
     };
     // Small responses and the ends of large ones must not wait for the client's acknowledgement.
     note(SockRef::from(socket).set_tcp_nodelay(true), "TCP_NODELAY");
-    if listen.tls {
-        note(sys::socket::unsent_at_most(socket, UNSENT_BYTES_MAX), "TCP_NOTSENT_LOWAT");
-    }
+    note(sys::socket::unsent_at_most(socket, UNSENT_BYTES), "TCP_NOTSENT_LOWAT");
     if let Some(rate) = listen.rate {
         note(sys::socket::pace(socket, rate.0 / 8), "SO_MAX_PACING_RATE");
     }

@@ -16,7 +16,7 @@ use super::gather::Gather;
 use crate::connection::Wire;
 use crate::crowd::Doing;
 use crate::head::{complete, may_have_body, name_host};
-use crate::priority::{Held, PART_BYTES, Priority, Turn, Turns};
+use crate::priority::{Held, Priority, Turn, Turns};
 use crate::server::{Counters, Handler};
 use crate::tally::{Tally, note_sent};
 use crate::{Body, BodyError, RequestBody};
@@ -150,7 +150,7 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
     // What the body gave and the client has no room for yet.
     let mut chunk = Bytes::new();
     let mut tally = None;
-    let mut ask = PART_BYTES;
+    let mut ask = turn.part_bytes();
     loop {
         poll_fn(|cx| {
             let turn = turn.poll(cx);
@@ -183,7 +183,7 @@ async fn pour(mut body: Body, stream: &mut SendStream<Given>, turn: &Turn) -> Re
             }
         }
         let room = room.min(stream.capacity());
-        ask = if waited { PART_BYTES_NARROW } else { PART_BYTES };
+        ask = if waited { PART_BYTES_NARROW } else { turn.part_bytes() };
         let part = chunk.split_to(room.min(chunk.len()));
         if part.is_empty() {
             continue;

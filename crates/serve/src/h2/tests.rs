@@ -173,6 +173,27 @@ async fn a_small_answer_overtakes_what_bulk_has_not_sent_yet() {
     }
 }
 
+/// What is on its way goes before: for a slow client that is a frame or two at each place.
+#[tokio::test]
+async fn for_a_slow_client_less_is_on_its_way() {
+    let mut client = Wired::new(WIDE, WIDE).await;
+    for n in 0..8 {
+        client.ask(2 * n + 1, "/endless", None).await;
+    }
+    client.take(1_000_000).await;
+    for _ in 0..60 {
+        // Nothing is waited for: this is how fast it is, 16 KiB in 20 ms.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        client.take(FRAME).await;
+    }
+    let before = client.all();
+    client.ask(101, "/1024", None).await;
+    client.until_end(101).await;
+    let bulk = client.all() - before - 1024;
+    // The wire, what gathers, two frames in the codec; four parts and one more that were given.
+    assert!(bulk <= WIRE + 3 * FRAME + 5 * FRAME, "{bulk}");
+}
+
 /// A client whose window for all is what bulk uses up.
 #[tokio::test]
 async fn a_small_answer_finds_window_after_the_next_updates() {

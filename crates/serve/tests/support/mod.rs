@@ -7,10 +7,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rt::Shutdown;
-use serve::{Counters, Handler, Limits};
+use rt::{Context, Shutdown};
+use serve::{Counters, Handler, Limits, Listener};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 pub struct Server {
@@ -22,11 +22,14 @@ pub struct Server {
 
 impl Server {
     pub async fn start(handler: impl Handler) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let limits = Limits::default();
+        // As a role binds it; nothing is kept in the folder.
+        let context = Context::new("edge1".parse().unwrap(), std::env::temp_dir());
+        let listen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
+        let listener = Listener::bind(&listen, &context, &limits).unwrap();
+        let address = listener.address().unwrap();
         let (counters, shutdown) = (Arc::new(Counters::default()), Shutdown::default());
-        let (handler, limits) = (Arc::new(handler), Limits::default());
-        let (listeners, stop) = (vec![listener.into()], shutdown.clone());
+        let (handler, listeners, stop) = (Arc::new(handler), vec![listener], shutdown.clone());
         let serving = serve::http(listeners, handler, limits, Arc::clone(&counters), stop);
         Self { address, counters, shutdown, task: tokio::spawn(serving) }
     }
