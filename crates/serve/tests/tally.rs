@@ -126,7 +126,8 @@ async fn whole_answers_are_told_to_the_byte() {
     client.read_to_end(&mut rest).await.unwrap();
     assert_eq!(accounts.recv().await.unwrap(), account(70_010, Some(70_010)));
     let way = ends.recv().await.unwrap().unwrap();
-    assert!(way.acked_bytes > 2 * LEN as u64 + 70_010, "{way:?}");
+    // What came before the last request was acknowledged with it; the last answer need not be yet.
+    assert!(way.acked_bytes > 2 * LEN as u64, "{way:?}");
     assert!(way.sent_segments > 0 && way.min_rtt_us > 0, "{way:?}");
 }
 
