@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use config::{HostConfig, schema};
+use edge::params::{Addresses, Format};
 use model::{ByteCount, Rate};
 use nodemap::Finding;
 use rt::admin::AdminListen;
@@ -141,6 +142,12 @@ block = "64 KiB"
 [[edge.store]]
 path = "/cache"
 size = "1 TB"
+[[edge.log]]
+path = "log/access.log"
+[[edge.log]]
+path = "/log/access.json"
+format = "json"
+addresses = "whole"
 [dns]
 listen = ["127.0.0.1:53", "[::1]:53"]
 udp_threads = 2
@@ -213,6 +220,12 @@ fn every_key_arrives_where_it_belongs() {
         edge.stores,
         [store("etc/cache", 8 << 20, 64 << 10), store("/cache", 1_000_000_000_000, 256 << 10)]
     );
+    let json = edge::LogParams {
+        format: Format::Json,
+        addresses: Addresses::Whole,
+        ..edge::LogParams::new("/log/access.json".into())
+    };
+    assert_eq!(edge.logs, [edge::LogParams::new("etc/log/access.log".into()), json]);
     let dns = config.dns.unwrap();
     assert_eq!(dns.listen, ["127.0.0.1:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
     assert_eq!(dns.udp_threads, Some(2));
