@@ -12,7 +12,7 @@ use config::HostConfig;
 use model::{Family, Name, NodeState, State};
 use nodemap::{AdminMap, AllDown, HostPattern, NodeMap, NodeStates, Project};
 use serde_json::json;
-use steer::redirect::{Circumstances, Visit};
+use steer::redirect::{self, Circumstances, Visit};
 use steer::{ClassTable, Steering};
 
 use crate::cli::ExplainArgs;
@@ -50,7 +50,8 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
         .explain(&project, args.client, &locator)
         .with_context(|| format!("no project {project}"))?;
     if let Some(node) = &args.at {
-        let visit = Visit::new(&steering, &locator, &project, args.client, node);
+        let is_located = redirect::is_located(&explanation.location);
+        let visit = Visit::new(&steering, &project, args.client, is_located, node);
         let avoid: Vec<&str> = args.avoid.iter().map(String::as_str).collect();
         let with = Circumstances { avoid: &avoid, is_fixed, is_spent: false };
         explanation.at = Some(steering.at_node(&visit, &with));

@@ -98,12 +98,16 @@ impl<'a> Access<'a> {
 
     /// Of an answer of which nothing else is known.
     fn entry(&mut self, outcome: Outcome) -> Entry {
+        let project = self.project.take();
+        let of_project = project.as_deref();
+        let missteered = of_project.and_then(|p| self.visitor.missteered(self.edge, p));
         Entry {
             edge: Arc::clone(self.edge),
             visitor: self.visitor,
+            missteered,
             began_ns: self.began_ns,
             head: std::mem::take(&mut self.head),
-            project: self.project.take(),
+            project,
             status: 0,
             outcome,
             upstream: None,
@@ -164,6 +168,8 @@ impl Head {
 struct Entry {
     edge: Arc<Edge>,
     visitor: Visitor,
+    /// As in a [`Record`].
+    missteered: Option<String>,
     began_ns: u64,
     head: Head,
     project: Option<Arc<Project>>,
@@ -191,7 +197,7 @@ impl Tally for Entry {
 impl Drop for Entry {
     fn drop(&mut self) {
         let now = clock::now();
-        let Visitor { client, asn, country } = self.visitor;
+        let Visitor { client, asn, country, .. } = self.visitor;
         let [host, target, range, user_agent] = self.head.texts();
         let bytes = self.sent.load(Relaxed);
         let content_type = self.content_type.as_ref().and_then(|field| field.to_str().ok());
@@ -217,9 +223,14 @@ impl Drop for Entry {
             content_type: content_type.unwrap_or(""),
             range,
             user_agent,
-            missteered: None,
+            missteered: self.missteered.as_deref(),
             limit: self.limit,
         };
+        if let (Some(project), Some(pool)) = (&self.project, record.missteered)
+            && !pool.is_empty()
+        {
+            project.count_missteered(bytes);
+        }
         self.edge.account.note_answer(&record, self.project.as_ref());
     }
 }

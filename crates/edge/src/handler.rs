@@ -73,10 +73,10 @@ impl Handler for Front {
         request: Request<RequestBody>,
         visitor: &Visitor,
     ) -> impl Future<Output = Response<Body>> + Send {
-        let (edge, client) = (&self.edge, visitor.client);
-        let offer = offer::to(edge, &request, client);
+        let edge = &self.edge;
+        let offer = offer::to(edge, &request, visitor.client);
         let mut access = Access::begin(edge, *visitor, &request, self.is_for_former);
-        let coming = answer(edge, request, client, self.is_for_former, &mut access.project);
+        let coming = answer(edge, request, *visitor, self.is_for_former, &mut access.project);
         coming.map(move |answered| {
             let mut response = access.end(answered);
             offer::add(offer, &mut response);
@@ -89,7 +89,7 @@ impl Handler for Front {
         // Whoever was sent nothing has no way to speak of.
         let way = way.filter(|way| way.sent_segments > 0 && !self.is_for_former);
         let Some(way) = way else { return };
-        let Visitor { client, asn, country } = *visitor;
+        let Visitor { client, asn, country, .. } = *visitor;
         edge.account.note_connection(&ConnectionRecord {
             ended_ms: clock::now().wall_ms,
             client: client.address.ip(),
@@ -105,7 +105,7 @@ impl Handler for Front {
 fn answer<'a>(
     edge: &'a Arc<Edge>,
     request: Request<RequestBody>,
-    client: Client,
+    visitor: Visitor,
     is_for_former: bool,
     of_project: &mut Option<Arc<Project>>,
 ) -> Coming<'a, Answered> {
@@ -113,7 +113,7 @@ fn answer<'a>(
         return Coming::now(Answered::new(health(edge, request.method()), Served::Health));
     }
     let method = request.method().clone();
-    admit(edge, request, client, is_for_former, of_project).unwrap_or_else(|refusal| {
+    admit(edge, request, visitor, is_for_former, of_project).unwrap_or_else(|refusal| {
         Coming::now(Answered::new(refusal.answer(edge, &method), Served::Refused))
     })
 }
@@ -122,7 +122,7 @@ fn answer<'a>(
 fn admit<'a>(
     edge: &'a Arc<Edge>,
     request: Request<RequestBody>,
-    client: Client,
+    visitor: Visitor,
     is_for_former: bool,
     of_project: &mut Option<Arc<Project>>,
 ) -> Result<Coming<'a, Answered>, Refusal> {
@@ -139,25 +139,25 @@ fn admit<'a>(
         return Err(Refusal::Loop);
     }
     if project.knows_others() && !is_for_former {
-        return Ok(Coming::later(here_or_elsewhere(edge, project, client, parts, body)));
+        return Ok(Coming::later(here_or_elsewhere(edge, project, visitor, parts, body)));
     }
-    here(edge, project, client, parts, body)
+    here(edge, project, visitor.client, parts, body)
 }
 
 /// Of a project for whose clients other nodes count: sent on to one of these, or answered.
 async fn here_or_elsewhere(
     edge: &Arc<Edge>,
     project: Arc<Project>,
-    client: Client,
+    visitor: Visitor,
     mut parts: Parts,
     body: RequestBody,
 ) -> Answered {
-    let beside = match redirect::look(edge, &project, client, &mut parts).await {
+    let beside = match redirect::look(edge, &project, visitor, &mut parts).await {
         Ok(beside) => beside,
         Err(response) => return Answered::new(response, Served::Redirected),
     };
     let method = parts.method.clone();
-    let mut answered = match here(edge, project, client, parts, body) {
+    let mut answered = match here(edge, project, visitor.client, parts, body) {
         Ok(coming) => coming.await,
         Err(refusal) => Answered::new(refusal.answer(edge, &method), Served::Refused),
     };

@@ -37,6 +37,8 @@ pub(crate) struct Project {
     pub(crate) reach: Reach,
     /// Clients sent to another node, in the order of [`Why::ALL`].
     redirects: [Counter; Why::ALL.len()],
+    /// Answers to clients that belong to another pool, and their bytes.
+    missteered: [Counter; 2],
     definition: nodemap::Project,
     rules: Rules,
 }
@@ -61,6 +63,8 @@ impl Project {
             reach: Reach::new(name, metrics),
             redirects: Why::ALL
                 .map(|why| metrics.counter(&edge::REDIRECTS, &[name.as_str(), why.as_str()])),
+            missteered: [&edge::MISSTEERED, &edge::MISSTEERED_BYTES]
+                .map(|metric| metrics.counter(metric, &[name.as_str()])),
             rules: Rules::new(definition),
             definition: definition.clone(),
         }
@@ -110,6 +114,13 @@ impl Project {
     pub(crate) fn count_redirect(&self, why: Why) {
         let counted = Why::ALL.iter().zip(&self.redirects).find(|(w, _)| **w == why);
         counted.into_iter().for_each(|(_, counter)| counter.inc());
+    }
+
+    /// An answer has ended whose client belongs to another pool.
+    pub(crate) fn count_missteered(&self, bytes: u64) {
+        let [answers, sent] = &self.missteered;
+        answers.inc();
+        sent.inc_by(bytes);
     }
 
     /// The steered name.

@@ -13,13 +13,14 @@ use http::{HeaderValue, Method, Response, StatusCode, Uri};
 use http_cache::{CacheStatus, Target, key};
 use model::Name;
 use serve::{Body, Client};
-use steer::redirect::{AVOID_MAX, Circumstances, Decision, Stay, Visit, Why};
+use steer::redirect::{AVOID_MAX, Circumstances, Decision, Stay, Why};
 use store::Key;
 
 use crate::answers;
 use crate::host::{host_of, port_of};
 use crate::project::Project;
 use crate::state::Edge;
+use crate::visitor::Visitor;
 
 /// Names nodes that the client cannot use; in an answer, why it came from such a node all the same.
 const AVOID_FIELD: HeaderName = HeaderName::from_static("cacheboy-avoid");
@@ -38,20 +39,19 @@ pub(crate) struct Beside {
 pub(crate) async fn look(
     edge: &Edge,
     project: &Arc<Project>,
-    client: Client,
+    visitor: Visitor,
     parts: &mut Parts,
 ) -> Result<Beside, Response<Body>> {
     let avoided = if project.redirects() { take_avoided(parts) } else { Vec::new() };
     let mut beside = Beside::default();
     let is_reading = parts.method == Method::GET || parts.method == Method::HEAD;
     let Some(view) = edge.steering.view().filter(|_| is_reading) else { return Ok(beside) };
-    let visit =
-        Visit::new(&view.steering, &view.locator, &project.name, client.address.ip(), &edge.name);
+    let visit = visitor.visit(edge, project, &view);
     let avoid: Vec<&str> = avoided.iter().map(String::as_str).collect();
     let host = host_of(parts.version, &parts.uri, &parts.headers).unwrap_or_default();
     let is_fixed = project.is_of_node(host);
     let with = Circumstances { avoid: &avoid, is_fixed, is_spent: false };
-    let way = Way { project, client, port: port_of(host), uri: &parts.uri };
+    let way = Way { project, client: visitor.client, port: port_of(host), uri: &parts.uri };
     match view.steering.decide(&visit, &with) {
         Decision::Redirect(node, why) => {
             if let Some(location) = way.to(node)

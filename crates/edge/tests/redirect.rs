@@ -118,8 +118,16 @@ async fn a_missteered_client_is_sent_on_once_for_what_is_large() {
     assert_eq!(part.status, 206);
     assert_same(&part.body, &body[5..]);
     assert_eq!(ask(&far, "GET", "/large", &fixed, &[]).await.status, 421);
+    // The bytes of four short texts and of what was served, in the books as they were sent.
+    let bytes = 4 * 30 + 3 * LENGTH + 2 * (LENGTH - 1);
+    let missteered = "cacheboy_edge_missteered";
+    let bytes = format!("{missteered}_bytes_total{{project=\"videolan\"}} {bytes}");
+    while !far.metrics().lines().any(|line| line == bytes) {
+        tokio::task::yield_now().await;
+    }
     let metrics = far.metrics();
     for line in [
+        r#"cacheboy_edge_missteered_requests_total{project="videolan"} 10"#,
         r#"cacheboy_edge_redirects_total{project="videolan",why="missteered"} 5"#,
         r#"cacheboy_edge_redirects_total{project="videolan",why="avoid"} 0"#,
         r#"cacheboy_edge_requests_total{result="redirected"} 5"#,

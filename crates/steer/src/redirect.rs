@@ -19,7 +19,6 @@
 
 use std::net::IpAddr;
 
-use locate::Locator;
 use model::{Dice, Family, Location, Name, State};
 use serde::Serialize;
 
@@ -112,6 +111,23 @@ impl Why {
     }
 }
 
+/// Where a client belongs, seen from a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Belongs<'a> {
+    /// To this node.
+    Here,
+    /// To this pool, in which the node is not.
+    To(&'a Name),
+    /// Nobody knows.
+    Unknown,
+}
+
+/// Whether a database knows anything of where a client is.
+pub fn is_located(location: &Location) -> bool {
+    let Location { asn, country, continent, .. } = location;
+    asn.is_some() || country.is_some() || continent.is_some()
+}
+
 /// What a node does with a client; for people and as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AtNode {
@@ -130,17 +146,15 @@ pub struct AtNode {
 }
 
 impl<'a> Visit<'a> {
-    /// `locator` must be the one that the class table of `steering` was compiled from.
+    /// `is_located`: [`is_located`] of what is known of the client.
     pub fn new(
         steering: &Steering,
-        locator: &Locator,
         project: &'a Name,
         client: IpAddr,
+        is_located: bool,
         here: &'a Name,
     ) -> Self {
         let class = steering.table().lookup(client).class;
-        let Location { asn, country, continent, .. } = locator.locate(client);
-        let is_located = asn.is_some() || country.is_some() || continent.is_some();
         Self { project, client, here, class, is_located }
     }
 
@@ -160,23 +174,38 @@ impl<'a> Visit<'a> {
 }
 
 impl Steering {
-    /// The pool to which the client belongs when its node is neither in that pool nor in one before
-    /// it, which would have answered if it could. `None` where nobody knows: no database has the
-    /// client, the node is not of this map, or no pool answers.
-    pub fn missteered(&self, visit: &Visit<'_>) -> Option<&Name> {
+    /// Whether the node of a client is in the pool that answers, or in one before it, which would have
+    /// answered if it could. Nobody knows where no database has the client, where the node is not of
+    /// this map, and where no pool answers.
+    pub fn belongs(&self, visit: &Visit<'_>) -> Belongs<'_> {
+        self.judge(visit).unwrap_or(Belongs::Unknown)
+    }
+
+    /// The same; `None` where nobody knows.
+    fn judge(&self, visit: &Visit<'_>) -> Option<Belongs<'_>> {
         let map = &self.map().map;
+        if !visit.is_located || !map.nodes.contains_key(visit.here) {
+            return None;
+        }
         let plan = self.plan(visit.project, visit.class, visit.family())?;
-        if !visit.is_located || !matches!(plan.verdict, Verdict::Pool | Verdict::Spilled) {
+        if !matches!(plan.verdict, Verdict::Pool | Verdict::Spilled) {
             return None;
         }
         let answers = plan.pool.as_ref()?;
-        let list =
-            self.table().pools(map.projects.get(visit.project)?.map.as_str(), visit.class)?;
+        let rules = &map.projects.get(visit.project)?.map;
+        let list = self.table().pools(rules.as_str(), visit.class)?;
         let mut reached = list.iter().take_while(|pool| *pool != answers).chain([answers]);
         let is_in =
             |pool: &Name| map.pools.get(pool).is_some_and(|pool| pool.contains_key(visit.here));
-        let is_known = map.nodes.contains_key(visit.here);
-        (is_known && !reached.any(is_in)).then_some(answers)
+        Some(if reached.any(is_in) { Belongs::Here } else { Belongs::To(answers) })
+    }
+
+    /// The pool to which the client belongs when its node is not in it.
+    pub fn missteered(&self, visit: &Visit<'_>) -> Option<&Name> {
+        match self.belongs(visit) {
+            Belongs::To(pool) => Some(pool),
+            Belongs::Here | Belongs::Unknown => None,
+        }
     }
 
     /// What becomes of a GET or HEAD; see the module for the rules.

@@ -7,6 +7,10 @@ super::metrics! {
         "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, unknown-coding, broken-content, only-if-cached).";
     REDIRECTS: Counter "cacheboy_edge_redirects_total" ["project", "why"]
         "Clients sent to another node (302), by project and why (avoid: they cannot use this one; missteered: they belong to another pool; bill: what the sponsor pays for is used up).";
+    MISSTEERED: Counter "cacheboy_edge_missteered_requests_total" ["project"]
+        "Requests, by project, of clients that by their own address belong to a pool in which this node is not.";
+    MISSTEERED_BYTES: Counter "cacheboy_edge_missteered_bytes_total" ["project"]
+        "Body bytes handed to such clients, by project.";
     SENT: Counter "cacheboy_edge_sent_bytes_total" []
         "Bytes of content that have left to clients.";
     PROJECT_REQUESTS: Counter "cacheboy_edge_project_requests_total" ["project", "result"]

@@ -6,7 +6,7 @@ use locate::{Locator, testing};
 use proptest::prelude::*;
 
 use super::*;
-use crate::redirect::{Circumstances, Decision, Visit};
+use crate::redirect::{Belongs, Circumstances, Decision, Visit, is_located};
 use crate::{ClassTable, Steering};
 
 /// Clients: 10.1/16 in AS 7545 (waix, asia, world), 10.2/16 in New Zealand (asia, world), others
@@ -50,7 +50,9 @@ fn visit<'a>(
     client: &str,
     here: &'a Name,
 ) -> Visit<'a> {
-    Visit::new(steering, locator, project, client.parse().unwrap(), here)
+    let client: IpAddr = client.parse().unwrap();
+    let is_located = is_located(&locator.locate(client));
+    Visit::new(steering, project, client, is_located, here)
 }
 
 /// What becomes of a client of `videolan`: `serve WHY` or `NODE WHY`.
@@ -103,6 +105,23 @@ fn a_client_is_sent_to_the_pool_it_belongs_to_when_it_is_elsewhere() {
         let world = world(nodes);
         let found = told(&world, client, here, &Circumstances::default());
         assert_eq!(found, expected, "{client} at {here}, {nodes}");
+    }
+}
+
+#[test]
+fn where_nobody_knows_nothing_is_said() {
+    for (nodes, client, here, expected) in [
+        ("", WA, "w", Belongs::Here),
+        ("", WA, "a", Belongs::To(&name("waix"))),
+        ("", "198.51.100.1", "a", Belongs::Unknown),
+        ("", WA, "stranger", Belongs::Unknown),
+        ("", WA6, "c", Belongs::Unknown),
+        ("w down -\na down down\nb down -\nc down down\nd down down", WA, "i", Belongs::Unknown),
+    ] {
+        let world = world(nodes);
+        let (project, here) = (name("quiet"), name(here));
+        let visit = visit(&world, &project, client, &here);
+        assert_eq!(world.1.belongs(&visit), expected, "{client} at {here}, {nodes}");
     }
 }
 
