@@ -4,7 +4,8 @@
 #
 # usage: edge-adapter.sh start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version
 # environment: ORIGIN (host:port of the master), PORT, TLSPORT, INST (suffix of the run folder),
-# EDGEBENCH_TMP (scratch folder; the certificate lies in tls/ there and is the same for all peers).
+# EDGEBENCH_TMP (scratch folder; the certificate lies in tls/ there and is the same for all peers),
+# LOG (off, squid or json; an access log in the run folder).
 # STALE is accepted and changes nothing: stale content is served by default.
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -13,6 +14,7 @@ run=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/run/cacheboy${INST:-}
 origin=${ORIGIN:-127.0.0.1:8000}
 port=${PORT:-8101}
 tlsport=${TLSPORT:-8201}
+log=${LOG:-off}
 tls=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/tls
 
 # The certificate as the other peers make it: whoever comes first does.
@@ -62,6 +64,9 @@ key = "$tls/key.pem"
 path = "cache"
 size = "20 GiB"
 TOML
+  if [ "$log" != off ]; then
+    printf '\n[[edge.log]]\npath = "access.log"\nformat = "%s"\n' "$log" >> "$run/edge.toml"
+  fi
 }
 
 alive() { [ -d "/proc/$1" ] && [ "$(awk '{print $3}' "/proc/$1/stat" 2>/dev/null)" != Z ]; }
