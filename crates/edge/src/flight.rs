@@ -148,6 +148,11 @@ impl Flights {
     pub(crate) fn count(&self) -> usize {
         self.lock().len()
     }
+
+    /// Requests that wait for their answers.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().values().map(|flight| flight.outcome.receiver_count()).sum()
+    }
 }
 
 /// Joins the question about a key, or begins it.

@@ -386,6 +386,7 @@ fn show(
         "logs": edge.account.status(),
         "systems": edge.account.largest(),
         "questions_in_flight": edge.flights.count(),
+        "questions_waited_for": edge.flights.waiting(),
         "fills_in_flight": edge.fillings.count(),
         "block_buffers_free": edge.buffers.available_permits(),
         "groups": edge.groups.status(),

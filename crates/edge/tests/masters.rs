@@ -102,7 +102,13 @@ async fn a_crowd_is_refused_at_once_and_not_one_by_one() {
     for project in map.map.projects.values_mut() {
         project.masters.values_mut().for_each(|m| m.requests_max = Some(150));
     }
-    let edge = Arc::new(Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await);
+    // However long the crowd takes to gather: nobody is given what is stale meanwhile, nor an error.
+    let patience = std::time::Duration::from_secs(60);
+    let patient = |params: &mut edge::Params| {
+        params.timeouts =
+            edge::Timeouts { connect: patience, first_byte: patience, between_bytes: patience };
+    };
+    let edge = Arc::new(Edge::with(dir.path(), map, patient).await);
     edge.get("/held", &[]).await;
     master.put("/held", refusing());
     master.put("/new", refusing());
@@ -114,7 +120,7 @@ async fn a_crowd_is_refused_at_once_and_not_one_by_one() {
             crowd.spawn(async move { edge.get(path, &[]).await });
         }
         master.wait_asked(before + 1).await;
-        wait_status(&edge, "connections", 150).await;
+        wait_status(&edge, "questions_waited_for", 150).await;
         opens.add_permits(1);
         // All of them ask while none of them has its answer.
         master.wait_asked(before + 150).await;

@@ -27,6 +27,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use support::frames::*;
+
+mod support;
+
 /// Gives its pieces, then says how it ends.
 struct Script(std::vec::IntoIter<Result<Piece, BodyError>>);
 
@@ -130,14 +134,6 @@ impl Server {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let (client, connection) = h2::client::handshake(stream).await.unwrap();
         (client, tokio::spawn(connection))
-    }
-
-    /// A connection of which the test writes the frames itself.
-    async fn connect_raw(&self) -> TcpStream {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-        stream.write_all(&frame(SETTINGS, 0, 0, b"")).await.unwrap();
-        stream
     }
 }
 
@@ -279,69 +275,10 @@ async fn shutdown_finishes_what_runs_and_takes_nothing_new() {
     assert_eq!(server.counters.cut.load(Relaxed), 0);
 }
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = length[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
-}
-
-/// A literal field without indexing, of at most 126 bytes each.
-fn field(name: &str, value: &str) -> Vec<u8> {
-    let text = |text: &str| [&[text.len() as u8], text.as_bytes()].concat();
-    [vec![0], text(name), text(value)].concat()
-}
-
-/// A GET of `path` with further fields.
-fn head(path: &str, more: &[(&str, &str)]) -> Vec<u8> {
-    let mut head = [(":method", "GET"), (":scheme", "http"), (":path", path)].to_vec();
-    head.extend(more);
-    head.into_iter().flat_map(|(name, value)| field(name, value)).collect()
-}
-
-/// The next frame that is not SETTINGS or WINDOW_UPDATE: kind, flags, stream, payload. `None` at
-/// the end of the connection.
-async fn next(stream: &mut TcpStream) -> Option<(u8, u8, u32, Vec<u8>)> {
-    loop {
-        let mut start = [0; 9];
-        stream.read_exact(&mut start).await.ok()?;
-        let length = u32::from_be_bytes([0, start[0], start[1], start[2]]);
-        let mut payload = vec![0; length as usize];
-        stream.read_exact(&mut payload).await.ok()?;
-        let id = u32::from_be_bytes([start[5], start[6], start[7], start[8]]);
-        if start[3] != SETTINGS && start[3] != WINDOW_UPDATE {
-            return Some((start[3], start[4], id, payload));
-        }
-    }
-}
-
-/// The reason of the GOAWAY that ends the connection.
-async fn goaway(stream: &mut TcpStream) -> Option<Reason> {
-    loop {
-        let (kind, _, _, payload) = next(stream).await?;
-        if kind == GOAWAY {
-            return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()).into());
-        }
-    }
-}
-
 #[tokio::test]
 async fn fields_that_http_2_does_not_know_reset_their_stream() {
     let server = site().await;
-    let mut stream = server.connect_raw().await;
+    let mut stream = connect(server.address).await;
     let authority = (":authority", "a.example");
     let cases: [&[(&str, &str)]; 6] = [
         &[authority, ("connection", "close")],
@@ -368,60 +305,6 @@ async fn fields_that_http_2_does_not_know_reset_their_stream() {
 }
 
 #[tokio::test]
-async fn streams_that_are_reset_as_soon_as_asked_for_end_the_connection() {
-    let server = site().await;
-    let mut stream = server.connect_raw().await;
-    let mut flood = Vec::new();
-    for id in (1..2001).step_by(2) {
-        let head = head("/hello", &[(":authority", "a.example")]);
-        flood.extend(frame(HEADERS, END_STREAM | END_HEADERS, id, &head));
-        flood.extend(frame(RST_STREAM, 0, id, &8u32.to_be_bytes()));
-    }
-    // The other side may hang up before it has read all of it.
-    let _ = stream.write_all(&flood).await;
-    let reason = goaway(&mut stream).await;
-    assert!(reason.is_none_or(|reason| reason == Reason::ENHANCE_YOUR_CALM), "{reason:?}");
-    assert_eq!(server.counters.goaways(Goaway::Flood), 1);
-    assert!(server.counters.h2_requests.load(Relaxed) < 1000);
-}
-
-#[tokio::test]
-async fn a_head_that_goes_on_and_on_ends_the_connection() {
-    let server = site().await;
-    let mut stream = server.connect_raw().await;
-    let start = frame(HEADERS, END_STREAM, 1, &head("/hello", &[(":authority", "a.example")]));
-    stream.write_all(&start).await.unwrap();
-    for _ in 0..10_000 {
-        if stream.write_all(&frame(CONTINUATION, 0, 1, &field("a", "b"))).await.is_err() {
-            break;
-        }
-    }
-    let reason = goaway(&mut stream).await;
-    assert!(reason.is_none_or(|reason| reason == Reason::ENHANCE_YOUR_CALM), "{reason:?}");
-    assert_eq!(server.counters.goaways(Goaway::Flood), 1);
-    assert_eq!(server.counters.requests.sum(), 0);
-}
-
-#[tokio::test]
-async fn a_head_that_is_too_large_is_answered_with_431() {
-    let server = site().await;
-    let mut stream = server.connect_raw().await;
-    let long = "x".repeat(120);
-    let more: Vec<(&str, &str)> = (0..140).map(|_| ("a", long.as_str())).collect();
-    let fields = [&[(":authority", "a.example")], &more[..]].concat();
-    let block = head("/hello", &fields);
-    assert!(block.len() > 16 * 1024);
-    let (start, rest) = block.split_at(16_000);
-    stream.write_all(&frame(HEADERS, END_STREAM, 1, start)).await.unwrap();
-    stream.write_all(&frame(CONTINUATION, END_HEADERS, 1, rest)).await.unwrap();
-    let (kind, _, id, payload) = next(&mut stream).await.unwrap();
-    assert_eq!((kind, id), (HEADERS, 1));
-    // `:status` from the static table, "431" in Huffman code (RFC 7541).
-    assert_eq!(payload, [0x48, 0x83, 0x69, 0x90, 0xff]);
-    assert_eq!(server.counters.requests.sum(), 0);
-}
-
-#[tokio::test]
 async fn a_slow_preface_and_an_idle_client_are_closed() {
     let limits = Limits { head_timeout: Duration::from_millis(50), ..Limits::default() };
     let server = Server::start(Site::default(), limits).await;
@@ -429,7 +312,7 @@ async fn a_slow_preface_and_an_idle_client_are_closed() {
     slow.write_all(b"PRI * HTTP/2.0\r\n").await.unwrap();
     assert_eq!(slow.read(&mut [0; 9]).await.unwrap_or(0), 0);
     assert_eq!(server.counters.timeouts.load(Relaxed), 1);
-    let mut idle = server.connect_raw().await;
+    let mut idle = connect(server.address).await;
     idle.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
     assert_eq!(next(&mut idle).await.unwrap(), (PING, 1, 0, vec![7; 8]));
     assert_eq!(goaway(&mut idle).await, Some(Reason::NO_ERROR));
@@ -443,7 +326,7 @@ async fn a_slow_preface_and_an_idle_client_are_closed() {
 async fn an_idle_client_makes_room_for_those_who_come() {
     let limits = Limits { connections_max: 1, ..Limits::default() };
     let server = Server::start(Site::default(), limits).await;
-    let mut idle = server.connect_raw().await;
+    let mut idle = connect(server.address).await;
     idle.write_all(&frame(PING, 0, 0, &[7; 8])).await.unwrap();
     assert_eq!(next(&mut idle).await.unwrap(), (PING, 1, 0, vec![7; 8]));
     let (mut client, _connection) = server.connect().await;

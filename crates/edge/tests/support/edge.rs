@@ -147,12 +147,10 @@ impl Edge {
 
     /// An edge whose blocks have this size.
     pub async fn with_blocks(dir: &Path, map: NodeMap, block_bytes: u32) -> Self {
-        let mut params = params(dir, ByteCount(1 << 30));
-        params.stores.iter_mut().for_each(|store| store.block_bytes = block_bytes);
-        let context = context(dir);
-        let (map, following) = watch::channel(Some(Arc::new(map)));
-        let bound = bind(params, following, &context).await.unwrap();
-        Self::serving(bound, map, context)
+        let change = |params: &mut Params| {
+            params.stores.iter_mut().for_each(|store| store.block_bytes = block_bytes);
+        };
+        Self::with(dir, map, change).await
     }
 
     /// An edge with access logs.
@@ -187,16 +185,24 @@ impl Edge {
         Self::serving(bound.await.unwrap(), map, context)
     }
 
-    /// An edge that trusts the authorities of a file too.
-    pub async fn trusting(dir: &Path, map: NodeMap, ca: &Path) -> Self {
+    /// An edge with parameters of the test's.
+    pub async fn with(dir: &Path, map: NodeMap, change: impl FnOnce(&mut Params)) -> Self {
         let mut params = params(dir, ByteCount(1 << 30));
-        params.upstream_ca = Some(ca.to_owned());
-        // A handshake is slow in an unoptimised build beside other tests.
-        params.timeouts.connect = Duration::from_secs(10);
+        change(&mut params);
         let context = context(dir);
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let bound = bind(params, following, &context).await.unwrap();
         Self::serving(bound, map, context)
+    }
+
+    /// An edge that trusts the authorities of a file too.
+    pub async fn trusting(dir: &Path, map: NodeMap, ca: &Path) -> Self {
+        let change = |params: &mut Params| {
+            params.upstream_ca = Some(ca.to_owned());
+            // A handshake is slow in an unoptimised build beside other tests.
+            params.timeouts.connect = Duration::from_secs(10);
+        };
+        Self::with(dir, map, change).await
     }
 
     /// An edge that speaks TLS with these certificates.

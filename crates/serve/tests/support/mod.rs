@@ -1,7 +1,12 @@
 //! A server of plain HTTP/1.1 in this process, and a client that is no more than a socket.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails"
+)]
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +18,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
+pub mod frames;
+
 pub struct Server {
     pub address: SocketAddr,
     pub counters: Arc<Counters>,
@@ -22,7 +29,10 @@ pub struct Server {
 
 impl Server {
     pub async fn start(handler: impl Handler) -> Self {
-        let limits = Limits::default();
+        Self::within(Limits::default(), handler).await
+    }
+
+    pub async fn within(limits: Limits, handler: impl Handler) -> Self {
         // As a role binds it; nothing is kept in the folder.
         let context = Context::new("edge1".parse().unwrap(), std::env::temp_dir());
         let listen = SocketAddr::from(([127, 0, 0, 1], 0)).into();
