@@ -261,10 +261,20 @@ fn read_limits(table: &Table<'_>) -> edge::LimitParams {
     let default = edge::LimitParams::default();
     let seconds = table.get("head_timeout_s").and_then(|v| v.u32_in(limits::HEAD_TIMEOUT_S));
     let head_bytes = table.get("head_bytes").and_then(|v| read_head_bytes(&v));
+    let per_client = |key: &'static str| table.get(key).and_then(|v| v.u32_in(limits::PER_CLIENT));
+    let prefix = |v: &Value<'_>| v.parsed("a prefix such as 192.0.2.0/24");
+    let exempt = table.get("exempt").map(|v| v.list_of(limits::EXEMPT, "prefixes", prefix));
     edge::LimitParams {
         connections: table.get("connections").and_then(|v| v.u32_in(limits::CONNECTIONS)),
         head_bytes: head_bytes.unwrap_or(default.head_bytes),
         head_timeout: seconds.map_or(default.head_timeout, |s| Duration::from_secs(s.into())),
+        requests_per_client: per_client("requests_per_client"),
+        exempt: exempt.unwrap_or_default(),
+        copies_per_day: per_client("copies_per_day"),
+        copies_rate: table
+            .get("copies_rate")
+            .and_then(|v| read_rate(&v))
+            .unwrap_or(default.copies_rate),
     }
 }
 

@@ -36,6 +36,10 @@ pub(crate) mod limits {
     pub(crate) const HEAD_BYTES: RangeInclusive<u64> = 8 << 10..=256 << 10;
     /// Patience with the head of a request, seconds.
     pub(crate) const HEAD_TIMEOUT_S: RangeInclusive<u32> = 1..=600;
+    /// Requests of one client at once, and copies of one object for one network a day.
+    pub(crate) const PER_CLIENT: RangeInclusive<u32> = 1..=10_000;
+    /// Networks that are never counted.
+    pub(crate) const EXEMPT: usize = 1000;
     /// Threads for UDP.
     pub(crate) const UDP_THREADS: RangeInclusive<u32> = 1..=256;
 }
@@ -306,6 +310,30 @@ pub(crate) const EDGE_LIMITS: Section = Section {
             "30",
             "how long the head of a request, and a pause between requests, may last: between this and twice this",
         ),
+        key(
+            "requests_per_client",
+            "1 to 10000",
+            "any number",
+            "requests of one address (IPv6: one /64) that are answered at once; further ones wait, then get 429",
+        ),
+        key(
+            "exempt",
+            "list of at most 1000 prefixes, such as `\"192.0.2.0/24\"`",
+            "none",
+            "clients for whom `requests_per_client` and `copies_per_day` do not hold",
+        ),
+        key(
+            "copies_per_day",
+            "1 to 10000",
+            "any number",
+            "full copies of one object of 10 MiB or more that a network (/24, IPv6: /48) gets in a day of UTC; then it is paced, past twice as many it gets 429 until the next day",
+        ),
+        key(
+            "copies_rate",
+            "rate, at least `\"64 kbit/s\"`",
+            "`\"1 Mbit/s\"`",
+            "what all such responses to one network share",
+        ),
     ],
 };
 
@@ -466,6 +494,10 @@ mod tests {
             (&EDGE_STORE, "size", format!("{} blocks", limits::STORE_BLOCKS_MIN)),
             (&EDGE_STORE, "block", "4 KiB to 64 MiB".to_owned()),
             (&EDGE_LIMITS, "connections", format!("1 to {}", limits::CONNECTIONS.end())),
+            (&EDGE_LIMITS, "requests_per_client", format!("1 to {}", limits::PER_CLIENT.end())),
+            (&EDGE_LIMITS, "copies_per_day", format!("1 to {}", limits::PER_CLIENT.end())),
+            (&EDGE_LIMITS, "exempt", format!("at most {}", limits::EXEMPT)),
+            (&EDGE_LIMITS, "copies_rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
             (&EDGE_LIMITS, "head_bytes", "8 KiB to 256 KiB".to_owned()),
             (&EDGE_LIMITS, "head_timeout_s", format!("1 to {}", limits::HEAD_TIMEOUT_S.end())),
             (&DNS, "udp_threads", format!("1 to {}", limits::UDP_THREADS.end())),

@@ -135,6 +135,10 @@ drain_deadline_s = 4
 connections = 1000
 head_bytes = "8 KiB"
 head_timeout_s = 10
+requests_per_client = 16
+exempt = ["192.0.2.0/24", "2001:db8::/32"]
+copies_per_day = 5
+copies_rate = "2 Mbit/s"
 [[edge.store]]
 path = "cache"
 size = "8 MiB"
@@ -209,6 +213,10 @@ fn every_key_arrives_where_it_belongs() {
         connections: Some(1000),
         head_bytes: ByteCount(8 << 10),
         head_timeout: Duration::from_secs(10),
+        requests_per_client: Some(16),
+        exempt: vec!["192.0.2.0/24".parse().unwrap(), "2001:db8::/32".parse().unwrap()],
+        copies_per_day: Some(5),
+        copies_rate: Rate(2_000_000),
     };
     assert_eq!(edge.limits, limits);
     let store = |path: &str, size, block_bytes| edge::StoreParams {

@@ -14,7 +14,10 @@ use rt::clock;
 use serve::{Body, Tally};
 use usage::{Outcome, Record};
 
+use crate::guard::Copying;
+use crate::guard::turns::Turn;
 use crate::project::Project;
+use crate::refusal::Refusal;
 use crate::state::Edge;
 use crate::visitor::Visitor;
 
@@ -32,12 +35,23 @@ pub(crate) struct Answered {
     pub(crate) upstream: Option<MasterId>,
     /// The word of the limit that holds it back or refused it; empty when none does.
     pub(crate) limit: &'static str,
+    /// Where its bytes count as part of a copy.
+    pub(crate) copy: Option<Box<Copying>>,
 }
 
 impl Answered {
     /// One that nobody was asked for and no limit holds back.
     pub(crate) fn new(response: Response<Body>, outcome: Outcome) -> Self {
-        Self { response, outcome, upstream: None, limit: "" }
+        Self { response, outcome, upstream: None, limit: "", copy: None }
+    }
+
+    /// A refusal.
+    pub(crate) fn refused(edge: &Edge, refusal: Refusal, method: &Method) -> Self {
+        let limit = match refusal {
+            Refusal::TooMany | Refusal::Repeat => refusal.as_str(),
+            _ => "",
+        };
+        Self { limit, ..Self::new(refusal.answer(edge, method), Outcome::Refused) }
     }
 
     /// This source was asked.
@@ -56,6 +70,8 @@ pub(crate) struct Access<'a> {
     head: Head,
     /// Whose content it asks for, once that is known.
     pub(crate) project: Option<Arc<Project>>,
+    /// Its turn among those of its client, where these are limited.
+    pub(crate) turn: Option<Box<Turn>>,
     /// It is still to be booked. Never so for what another process of this edge passes on, which has
     /// it in its own books.
     is_open: bool,
@@ -71,7 +87,7 @@ impl<'a> Access<'a> {
         let wants_texts = edge.account.has_logs() && !is_for_former;
         let head = if wants_texts { Head::of(request) } else { Head::default() };
         let (began_ns, is_open) = (clock::now().mono_ns, !is_for_former);
-        Self { edge, visitor, began_ns, head, project: None, is_open }
+        Self { edge, visitor, began_ns, head, project: None, turn: None, is_open }
     }
 
     /// It is answered: the entry goes with the body.
@@ -79,7 +95,7 @@ impl<'a> Access<'a> {
         if !std::mem::take(&mut self.is_open) {
             return answered.response;
         }
-        let Answered { response, outcome, upstream, limit } = answered;
+        let Answered { response, outcome, upstream, limit, copy } = answered;
         self.edge.counters.count(outcome);
         let status = response.status();
         let has_body = self.head.method != Method::HEAD
@@ -92,6 +108,7 @@ impl<'a> Access<'a> {
         entry.upstream = upstream;
         entry.content_type = content_type;
         entry.limit = limit;
+        entry.copy = copy;
         entry.announced = AtomicU64::new(announced.unwrap_or(UNKNOWN));
         response.map(|body| body.with_tally(Arc::new(entry)))
     }
@@ -113,6 +130,8 @@ impl<'a> Access<'a> {
             upstream: None,
             content_type: None,
             limit: "",
+            copy: None,
+            _turn: self.turn.take(),
             announced: AtomicU64::new(UNKNOWN),
             sent: AtomicU64::new(0),
         }
@@ -178,6 +197,9 @@ struct Entry {
     upstream: Option<MasterId>,
     content_type: Option<HeaderValue>,
     limit: &'static str,
+    // Boxed, as these are rare.
+    copy: Option<Box<Copying>>,
+    _turn: Option<Box<Turn>>,
     /// Bytes that are all of it.
     announced: AtomicU64,
     sent: AtomicU64,
@@ -200,6 +222,9 @@ impl Drop for Entry {
         let Visitor { client, asn, country, .. } = self.visitor;
         let [host, target, range, user_agent] = self.head.texts();
         let bytes = self.sent.load(Relaxed);
+        if let Some(copy) = &mut self.copy {
+            copy.note_delivered(bytes);
+        }
         let content_type = self.content_type.as_ref().and_then(|field| field.to_str().ok());
         let upstream = self.project.as_deref().zip(self.upstream);
         let record = Record {

@@ -14,6 +14,7 @@ use model::{Completion, Now};
 use serve::{Body, BodyError, FileRange, Piece, Source};
 
 use crate::filling::Filling;
+use crate::guard::Whole;
 use crate::hand_over::Rest;
 use crate::past::Past;
 use crate::reader::Reader;
@@ -109,7 +110,7 @@ fn hand_out(
     plan: Plan,
     reader: Option<Reader>,
 ) -> Response<Body> {
-    let pieces = &plan.pieces;
+    let (pieces, length) = (&plan.pieces, object.rep.length());
     let at_once = in_memory(edge, &object, pieces).or_else(|| one_run(edge, &object, pieces));
     let body = at_once.unwrap_or_else(|| {
         let lengths = plan.pieces.iter().map(http_cache::Piece::length);
@@ -124,7 +125,11 @@ fn hand_out(
         };
         Body::stream(delivery, Some(length))
     });
-    respond(plan, body)
+    let mut response = respond(plan, body);
+    if edge.guard.counts_copies_of(length) {
+        response.extensions_mut().insert(Whole(length));
+    }
+    response
 }
 
 fn respond(plan: Plan, body: Body) -> Response<Body> {

@@ -76,7 +76,22 @@ impl Handler for Front {
         let edge = &self.edge;
         let offer = offer::to(edge, &request, visitor.client);
         let mut access = Access::begin(edge, *visitor, &request, self.is_for_former);
-        let coming = answer(edge, request, *visitor, self.is_for_former, &mut access.project);
+        let visitor = *visitor;
+        if edge.guard.has_turns() && !self.is_for_former && request.uri().path() != HEALTH_PATH {
+            return Coming::later(async move {
+                let answered = match edge.guard.turn(visitor.client.address.ip()).await {
+                    Ok(turn) => {
+                        access.turn = turn;
+                        answer(edge, request, visitor, false, &mut access.project).await
+                    }
+                    Err(refusal) => Answered::refused(edge, refusal, request.method()),
+                };
+                let mut response = access.end(answered);
+                offer::add(offer, &mut response);
+                response
+            });
+        }
+        let coming = answer(edge, request, visitor, self.is_for_former, &mut access.project);
         coming.map(move |answered| {
             let mut response = access.end(answered);
             offer::add(offer, &mut response);
@@ -113,9 +128,8 @@ fn answer<'a>(
         return Coming::now(Answered::new(health(edge, request.method()), Served::Health));
     }
     let method = request.method().clone();
-    admit(edge, request, visitor, is_for_former, of_project).unwrap_or_else(|refusal| {
-        Coming::now(Answered::new(refusal.answer(edge, &method), Served::Refused))
-    })
+    admit(edge, request, visitor, is_for_former, of_project)
+        .unwrap_or_else(|refusal| Coming::now(Answered::refused(edge, refusal, &method)))
 }
 
 /// Host to project.
@@ -141,7 +155,7 @@ fn admit<'a>(
     if project.knows_others() && !is_for_former {
         return Ok(Coming::later(here_or_elsewhere(edge, project, visitor, parts, body)));
     }
-    here(edge, project, visitor.client, parts, body)
+    here(edge, project, visitor.client, is_for_former, parts, body)
 }
 
 /// Of a project for whose clients other nodes count: sent on to one of these, or answered.
@@ -157,9 +171,9 @@ async fn here_or_elsewhere(
         Err(response) => return Answered::new(response, Served::Redirected),
     };
     let method = parts.method.clone();
-    let mut answered = match here(edge, project, visitor.client, parts, body) {
+    let mut answered = match here(edge, project, visitor.client, false, parts, body) {
         Ok(coming) => coming.await,
-        Err(refusal) => Answered::new(refusal.answer(edge, &method), Served::Refused),
+        Err(refusal) => Answered::refused(edge, refusal, &method),
     };
     beside.add(&mut answered.response);
     answered
@@ -170,6 +184,7 @@ fn here(
     edge: &Arc<Edge>,
     project: Arc<Project>,
     client: Client,
+    is_for_former: bool,
     parts: Parts,
     body: RequestBody,
 ) -> Result<Coming<'_, Answered>, Refusal> {
@@ -209,10 +224,20 @@ fn here(
         headers: parts.headers,
         client: client.address.ip(),
     };
-    if asked.rules.group().is_some() && !edge.is_handed_over() {
-        return Ok(Coming::later(of_group(asked, client.address)));
+    // What another process of this edge passes on is counted there.
+    let counts = edge.guard.counts_copies() && !is_for_former;
+    if counts {
+        edge.guard.may_have(&base, client.address.ip())?;
     }
-    Ok(begin(asked))
+    let coming = if asked.rules.group().is_some() && !edge.is_handed_over() {
+        Coming::later(of_group(asked, client.address))
+    } else {
+        begin(asked)
+    };
+    Ok(match counts {
+        true => coming.map(move |answered| edge.guard.count(&base, client.address.ip(), answered)),
+        false => coming,
+    })
 }
 
 /// From the group of the target, else as everything is.

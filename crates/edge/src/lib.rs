@@ -42,6 +42,7 @@ mod fetch;
 mod filling;
 mod flight;
 mod group;
+mod guard;
 mod hand_over;
 mod handler;
 mod hedge;

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use model::ByteCount;
+use ipnet::IpNet;
+use model::{ByteCount, Rate};
 use rt::listen::Listen;
 use rt::signals::Pace;
 pub use usage::write::{Addresses, Format};
@@ -41,13 +42,33 @@ pub struct LimitParams {
     pub head_bytes: ByteCount,
     /// How long the head of a request may take (see [`serve::Limits::head_timeout`]).
     pub head_timeout: Duration,
+    /// Requests of one client that are answered at once; any number when not given.
+    pub requests_per_client: Option<u32>,
+    /// Networks whose clients may take what they want.
+    pub exempt: Vec<IpNet>,
+    /// Full copies of one object that a network may have in a day before it is paced; any number when
+    /// not given.
+    pub copies_per_day: Option<u32>,
+    /// What all responses to such a network then share.
+    pub copies_rate: Rate,
 }
+
+/// Default of [`LimitParams::copies_rate`].
+pub const COPIES_RATE_DEFAULT: Rate = Rate(1_000_000);
 
 impl Default for LimitParams {
     fn default() -> Self {
         let serve::Limits { head_bytes_max, head_timeout, .. } = serve::Limits::default();
         let head_bytes = ByteCount(u64::try_from(head_bytes_max).unwrap_or(u64::MAX));
-        Self { connections: None, head_bytes, head_timeout }
+        Self {
+            connections: None,
+            head_bytes,
+            head_timeout,
+            requests_per_client: None,
+            exempt: Vec::new(),
+            copies_per_day: None,
+            copies_rate: COPIES_RATE_DEFAULT,
+        }
     }
 }
 

@@ -7,10 +7,13 @@ use rt::clock;
 use serve::Body;
 
 use crate::answers;
+use crate::guard::copies::until_tomorrow_s;
 use crate::state::Edge;
 
 /// Seconds after which a client may ask again when this edge knows no projects yet.
 const NO_MAP_RETRY_S: u32 = 5;
+/// The same when too much of its address is answered already.
+const TOO_MANY_RETRY_S: u32 = 10;
 /// Methods of content.
 const READING: &str = "GET, HEAD";
 /// Methods of a project that lets others through to its masters. Further ones pass too.
@@ -42,6 +45,10 @@ pub(crate) enum Refusal {
     BrokenContent,
     /// `only-if-cached`, and nothing that may be used is held.
     OnlyIfCached,
+    /// As many requests of this client are answered and wait as may.
+    TooMany,
+    /// The network of this client has had the object too often today.
+    Repeat,
 }
 
 impl From<RequestError> for Refusal {
@@ -55,7 +62,7 @@ impl From<RequestError> for Refusal {
 
 impl Refusal {
     /// The words of all, for the counters.
-    pub(crate) const WORDS: [&str; 10] = [
+    pub(crate) const WORDS: [&str; 12] = [
         "bad-host",
         "no-node-map",
         "unknown-host",
@@ -66,6 +73,8 @@ impl Refusal {
         "unknown-coding",
         "broken-content",
         "only-if-cached",
+        "too-many",
+        "repeat",
     ];
 
     /// The stable word.
@@ -81,6 +90,8 @@ impl Refusal {
             Self::UnknownCoding => "unknown-coding",
             Self::BrokenContent => "broken-content",
             Self::OnlyIfCached => "only-if-cached",
+            Self::TooMany => "too-many",
+            Self::Repeat => "repeat",
         }
     }
 
@@ -94,6 +105,7 @@ impl Refusal {
             Self::Loop => StatusCode::LOOP_DETECTED,
             Self::BadTarget(why) => RequestError::from(why).status(),
             Self::OnlyIfCached => StatusCode::GATEWAY_TIMEOUT,
+            Self::TooMany | Self::Repeat => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -110,6 +122,8 @@ impl Refusal {
             Self::UnknownCoding => "this transfer coding is not known here".into(),
             Self::BrokenContent => "the content of this request is not whole".into(),
             Self::OnlyIfCached => "not held here".into(),
+            Self::TooMany => "too many requests of this address at once".into(),
+            Self::Repeat => "this network has had this often enough today".into(),
         }
     }
 
@@ -126,6 +140,13 @@ impl Refusal {
         match self {
             Self::NoNodeMap => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(NO_MAP_RETRY_S));
+            }
+            Self::TooMany => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(TOO_MANY_RETRY_S));
+            }
+            Self::Repeat => {
+                let tomorrow = until_tomorrow_s(clock::now());
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(tomorrow));
             }
             Self::MethodNotAllowed => {
                 headers.insert(header::ALLOW, HeaderValue::from_static(READING));

@@ -32,6 +32,7 @@ use crate::drain::{self, Drain};
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
+use crate::guard::Guard;
 use crate::hand_over::{self, Successor};
 use crate::handler::Front;
 use crate::memo::Memos;
@@ -158,6 +159,7 @@ pub async fn bind_on(
         counters: Counters::new(&context.metrics),
         account: Arc::new(Account::new(&params.logs, &context.metrics, &context.reopen)),
         complaints: Complaints::default(),
+        guard: Guard::new(&params.limits, &context.metrics),
         audience: Audience::default(),
         checks: Checks::default(),
         http3_offer: offer::of(&listeners),
@@ -379,6 +381,7 @@ fn show(
             "head_bytes": limits.head_bytes_max,
             "head_timeout_s": limits.head_timeout.as_secs(),
         },
+        "guard": edge.guard.status(),
         "clients": connections::status(connections),
         "requests": results,
         "refused": refused,

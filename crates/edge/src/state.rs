@@ -22,6 +22,7 @@ use crate::drain::Drain;
 use crate::filling::Fillings;
 use crate::flight::Flights;
 use crate::group::Groups;
+use crate::guard::Guard;
 use crate::hand_over::Successor;
 use crate::memo::{Memo, Memos};
 use crate::project::{Project, Projects};
@@ -61,6 +62,8 @@ pub(crate) struct Edge {
     pub(crate) counters: Counters,
     pub(crate) account: Arc<Account>,
     pub(crate) complaints: Complaints,
+    /// What one client may take.
+    pub(crate) guard: Guard,
     pub(crate) audience: Audience,
     pub(crate) checks: Checks,
     /// What clients over HTTPS are told of HTTP/3, where it is spoken.

@@ -4,7 +4,7 @@ super::metrics! {
     REQUESTS: Counter "cacheboy_edge_requests_total" ["result"]
         "Requests of clients, by result (hit, partial, miss, revalidated, stale, pass, negative, absent, error, refused, redirected, health).";
     REFUSED: Counter "cacheboy_edge_refused_total" ["reason"]
-        "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, unknown-coding, broken-content, only-if-cached).";
+        "Requests refused, by reason (bad-host, no-node-map, unknown-host, unknown-method, method-not-allowed, loop, bad-target, unknown-coding, broken-content, only-if-cached, too-many, repeat).";
     REDIRECTS: Counter "cacheboy_edge_redirects_total" ["project", "why"]
         "Clients sent to another node (302), by project and why (avoid: they cannot use this one; missteered: they belong to another pool; bill: what the sponsor pays for is used up).";
     MISSTEERED: Counter "cacheboy_edge_missteered_requests_total" ["project"]
@@ -81,6 +81,12 @@ super::metrics! {
         "Handshakes in HTTP/3 whose clients had to prove their address first, because many were open.";
     H3_HANDSHAKES_FAILED: Counter "cacheboy_edge_http3_handshakes_failed_total" []
         "Handshakes in HTTP/3 that failed, were broken off or took too long.";
+    CLIENTS_WAITED: Counter "cacheboy_edge_client_requests_waited_total" []
+        "Requests that waited because as many of their client were answered as may be (requests_per_client).";
+    REPEATS_PACED: Counter "cacheboy_edge_repeats_paced_total" []
+        "Responses paced because their network had the object often today (copies_per_day).";
+    REPEATS_FORGOTTEN: Counter "cacheboy_edge_repeats_forgotten_total" []
+        "Networks of today whose copies of an object were forgotten for want of room in the table.";
     UPSTREAM_REQUESTS: Counter "cacheboy_edge_upstream_requests_total" ["project", "master"]
         "Requests to masters and parents.";
     UPSTREAM_BYTES: Counter "cacheboy_edge_upstream_bytes_total" ["project", "master"]
