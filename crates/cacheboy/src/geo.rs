@@ -8,7 +8,7 @@ use locate::Locator;
 use crate::cli::DatabaseArgs;
 
 /// Country and AS data that ships with the program: right for a demo, wrong for production.
-pub(crate) const DEMO_DATABASE: &[u8] = include_bytes!("../../../maps/geo/demo-2026-06-17.mmdb");
+pub(crate) static DEMO_DATABASE: &[u8] = include_bytes!("../../../maps/geo/demo-2026-06-17.mmdb");
 
 /// What is said wherever the demo data decides.
 const WARNING: &str = "using the built-in demo data, which contains errors: set [location] in the \
