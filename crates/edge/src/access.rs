@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use fill::MasterId;
 use http::header::{CONTENT_TYPE, HOST, RANGE, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
@@ -19,6 +18,7 @@ use crate::guard::turns::Turn;
 use crate::project::Project;
 use crate::refusal::Refusal;
 use crate::state::Edge;
+use crate::upstream::endpoint::Endpoint;
 use crate::visitor::Visitor;
 
 /// Bytes of one text of a request that the books keep: what follows is left out.
@@ -31,8 +31,8 @@ const UNKNOWN: u64 = u64::MAX;
 pub(crate) struct Answered {
     pub(crate) response: Response<Body>,
     pub(crate) outcome: Outcome,
-    /// Who was asked, of the sources of the project.
-    pub(crate) upstream: Option<MasterId>,
+    /// The source that was asked, where one was.
+    pub(crate) upstream: Option<Arc<Endpoint>>,
     /// The word of the limit that holds it back or refused it; empty when none does.
     pub(crate) limit: &'static str,
     /// Where its bytes count as part of a copy.
@@ -54,9 +54,9 @@ impl Answered {
         Self { limit, ..Self::new(refusal.answer(edge, method), Outcome::Refused) }
     }
 
-    /// This source was asked.
-    pub(crate) fn from(self, upstream: MasterId) -> Self {
-        Self { upstream: Some(upstream), ..self }
+    /// This source was asked, where one was.
+    pub(crate) fn from(self, upstream: Option<Arc<Endpoint>>) -> Self {
+        Self { upstream, ..self }
     }
 }
 
@@ -194,7 +194,7 @@ struct Entry {
     project: Option<Arc<Project>>,
     status: u16,
     outcome: Outcome,
-    upstream: Option<MasterId>,
+    upstream: Option<Arc<Endpoint>>,
     content_type: Option<HeaderValue>,
     limit: &'static str,
     // Boxed, as these are rare.
@@ -226,7 +226,7 @@ impl Drop for Entry {
             copy.note_delivered(bytes);
         }
         let content_type = self.content_type.as_ref().and_then(|field| field.to_str().ok());
-        let upstream = self.project.as_deref().zip(self.upstream);
+        let upstream = self.upstream.as_deref();
         let record = Record {
             ended_ms: now.wall_ms,
             elapsed_ms: now.mono_ns.saturating_sub(self.began_ns) / 1_000_000,
@@ -244,7 +244,8 @@ impl Drop for Entry {
             bytes,
             is_aborted: bytes < self.announced.load(Relaxed),
             outcome: self.outcome,
-            upstream: upstream.map_or("", |(project, id)| project.sources.name_of(id)),
+            upstream: upstream.map_or("", |source| source.name().as_str()),
+            is_from_parent: upstream.is_some_and(Endpoint::is_parent),
             content_type: content_type.unwrap_or(""),
             range,
             user_agent,

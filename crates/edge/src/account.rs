@@ -263,6 +263,7 @@ mod tests {
             is_aborted: false,
             outcome: Outcome::Hit,
             upstream: "",
+            is_from_parent: false,
             content_type: "",
             range: "",
             user_agent: "",

@@ -14,6 +14,7 @@ use model::{Completion, Now};
 use serve::{Body, BodyError, FileRange, Piece, Source};
 
 use crate::filling::Filling;
+use crate::flight::Told;
 use crate::guard::Whole;
 use crate::hand_over::Rest;
 use crate::past::Past;
@@ -46,6 +47,8 @@ pub(crate) struct Delivered {
     pub(crate) response: Response<Body>,
     /// Whether something of it had to be brought first.
     pub(crate) filled: bool,
+    /// Who brought that last, where it is known.
+    pub(crate) told: Option<Told>,
 }
 
 /// Answers from the object. Before the head is sent, the first block that is missing must be on its
@@ -61,17 +64,18 @@ pub(crate) async fn deliver(
 ) -> Result<Delivered, Failure> {
     let Wanted { request, rules, client } = wanted;
     let plan = object.head.respond(request, now);
-    let mut kept = None;
+    let (mut kept, mut told) = (None, None);
     if !object.rep.is_complete() {
         if let Some(missing) = first_missing(&object, &plan) {
             let reader = reader
                 .filter(|reader| reader.is_of(&object))
                 .unwrap_or_else(|| Filling::of(edge, &object, None).reader());
             Box::pin(reader.coming(missing)).await?;
+            told = reader.told();
             if status.hit {
                 let forwarded = CacheStatus::forwarded(Forward::Partial);
                 let (ttl_s, detail) = (status.ttl_s, status.detail);
-                let fwd_status = reader.upstream_status();
+                let fwd_status = told.as_ref().and_then(|told| told.status);
                 status = CacheStatus { ttl_s, detail, fwd_status, ..forwarded };
             }
             kept = Some(reader);
@@ -83,7 +87,7 @@ pub(crate) async fn deliver(
     let fresh = object.head.freshness(now, &rules.policy);
     let plan = plan.by_cache(&object.head, &fresh, &rules.policy, &edge.me, &status);
     let filled = kept.is_some();
-    Ok(Delivered { response: hand_out(edge, object, plan, kept), filled })
+    Ok(Delivered { response: hand_out(edge, object, plan, kept), filled, told })
 }
 
 /// The same of what is held whole: nothing has to be waited for.

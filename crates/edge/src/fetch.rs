@@ -22,7 +22,7 @@ use store::Key;
 
 use crate::early::{self, Early, Expected};
 use crate::filling::{DISK_TROUBLE_MS, Filling};
-use crate::flight::{Flight, How, Outcome, Payload};
+use crate::flight::{Flight, How, Outcome, Payload, Told};
 use crate::hedge;
 use crate::home::{self, Elsewhere};
 use crate::pour;
@@ -87,15 +87,19 @@ enum Trouble {
 }
 
 impl Trouble {
-    fn status(&self) -> Option<StatusCode> {
-        match self {
-            Self::Silent(_, Failure::Status(status)) => StatusCode::from_u16(*status).ok(),
-            Self::Silent(..) => None,
+    /// Who did it, and the status of its answer where it gave one.
+    fn told(&self, project: &Project) -> Option<Told> {
+        let (master, status) = match self {
+            Self::Silent(master, Failure::Status(status)) => {
+                (*master, StatusCode::from_u16(*status).ok())
+            }
+            Self::Silent(master, _) => (*master, None),
             Self::Reply(answer)
             | Self::Refused(answer)
             | Self::Gone(answer)
-            | Self::Other(answer) => Some(answer.parts.status),
-        }
+            | Self::Other(answer) => (answer.master, Some(answer.parts.status)),
+        };
+        Told::by(project, master, status)
     }
 
     fn rank(&self) -> u8 {
@@ -268,6 +272,11 @@ fn note_error(edge: &Edge, ask: &Ask, answer: &Answer) {
     });
 }
 
+/// Who gave an answer, of the sources of the project, and its status.
+fn told(project: &Project, answer: &Answer) -> Option<Told> {
+    Told::by(project, answer.master, Some(answer.parts.status))
+}
+
 /// A 304: what is held is right. `None` when it speaks of something else.
 fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     let held = ask.held.as_ref()?;
@@ -277,8 +286,8 @@ fn confirm(edge: &Edge, ask: &Ask, answer: &Answer) -> Option<Answered> {
     }
     ask.project.sources.handle_ok(answer.master);
     edge.memos.clear(&ask.key);
-    let status = Some(answer.parts.status);
-    Some((Outcome::Ready(renewed(edge, held, head), How::Revalidated, status), None))
+    let object = renewed(edge, held, head);
+    Some((Outcome::Ready(object, How::Revalidated, told(&ask.project, answer)), None))
 }
 
 /// Another master confirmed what is held. What it sent of the content is of use where blocks are
@@ -293,7 +302,7 @@ fn confirmed(edge: &Arc<Edge>, ask: &Ask, head: StoredHead, answer: Answer) -> A
             let from = (answer.master, status);
             Begun::new(edge, object, from, part).go(answer, How::Revalidated)
         }
-        None => (Outcome::Ready(object, How::Revalidated, Some(status)), None),
+        None => (Outcome::Ready(object, How::Revalidated, told(&ask.project, &answer)), None),
     }
 }
 
@@ -411,7 +420,7 @@ async fn gather(
         head,
     };
     let (tail, gathering) = spool::begin(edge, permit, draft, answer.body);
-    flight.stream(answer.parts, tail);
+    flight.stream(master, answer.parts, tail);
     let now = clock::now();
     let pass = |ms, why| edge.memos.update(&ask.key, |memo| memo.set_pass(now, ms, why));
     match tokio::time::timeout(GATHER_PATIENCE, gathering).await {
@@ -419,7 +428,8 @@ async fn gather(
             edge.counters.fills.inc();
             edge.memos.clear(&ask.key);
             let how = if ask.held.is_some() { How::Revalidated } else { How::Fetched };
-            return (Outcome::Ready(object, how, Some(status)), None);
+            let told = Told::by(&ask.project, master, Some(status));
+            return (Outcome::Ready(object, how, told), None);
         }
         Ok(Ok(End::Whole(None))) => pass(DISK_TROUBLE_MS, NoCache::Disk),
         Ok(Ok(End::Long)) => {
@@ -499,7 +509,7 @@ impl Begun {
         let geometry = Geometry::new(object.rep.length(), object.rep.block_bytes());
         let blocks = geometry.inside(part.clone());
         let filling = Filling::of(edge, &object, Some(master));
-        filling.note_status(status);
+        filling.note_told(master, status);
         let reader = filling.reader();
         let run = filling.adopt(master, blocks, &reader);
         Self { object, filling, reader, run, from: part.start, expected: Vec::new() }
@@ -511,12 +521,12 @@ impl Begun {
         for expected in expected {
             expected.go(&filling);
         }
-        let status = Some(answer.parts.status);
+        let told = told(&object.project, &answer);
         let payload = run.map(|run| {
             tokio::spawn(pour::adopted(filling, run, answer, from));
             Payload::Reader(reader)
         });
-        (Outcome::Ready(object, how, status), payload)
+        (Outcome::Ready(object, how, told), payload)
     }
 }
 
@@ -566,8 +576,8 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
             let is_other = matches!(worst, Some(Trouble::Other(_)));
             let ms = if gone || is_other { RETRY_GONE_MS } else { RETRY_MS };
             edge.memos.update(&ask.key, |memo| memo.set_troubled(now, ms));
-            let status = worst.as_ref().and_then(Trouble::status);
-            return (Outcome::Ready(Arc::clone(held), How::StaleOnError, status), None);
+            let told = worst.as_ref().and_then(|worst| worst.told(&ask.project));
+            return (Outcome::Ready(Arc::clone(held), How::StaleOnError, told), None);
         }
     }
     let payload = match worst {
@@ -588,9 +598,9 @@ fn no_help(edge: &Edge, ask: &Ask, worst: Option<Trouble>) -> Answered {
                     memo.errors.handle_error(now, status, &ask.policy);
                 });
             }
-            Payload::Failed(why, ask.project.sources.name_of(master).to_owned())
+            Payload::Failed(why, Some(master))
         }
-        None => Payload::Failed(Failure::Connect, "-".to_owned()),
+        None => Payload::Failed(Failure::Connect, None),
     };
     (Outcome::Alone, Some(payload))
 }

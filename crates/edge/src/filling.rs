@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::check;
+use crate::flight::Told;
 use crate::home;
 use crate::past::Rest;
 use crate::pour;
@@ -45,6 +46,8 @@ pub(crate) struct State {
     clients: u64,
     /// The masters whose bytes were stored.
     brought: Vec<MasterId>,
+    /// The last answer that was of this representation.
+    told: Option<Told>,
     /// The answer that could not be stored, where no other may take its place.
     rest: Option<Rest>,
     /// Blocks that came in when the stores had just been handed over.
@@ -73,8 +76,6 @@ pub(crate) struct Filling {
     pub(crate) only: Option<MasterId>,
     /// Until when the store takes no more of it.
     unstorable_until_ns: AtomicU64,
-    /// Status of the last answer that was of this representation; 0: none yet.
-    status: AtomicU16,
     /// Clients have moved, come or gone, or a run has ended.
     moved: Notify,
     state: Mutex<State>,
@@ -138,6 +139,7 @@ impl Filling {
             failed: HashMap::new(),
             clients: 0,
             brought: Vec::new(),
+            told: None,
             rest: None,
             kept: HashMap::new(),
         };
@@ -148,7 +150,6 @@ impl Filling {
             conditions,
             only,
             unstorable_until_ns: AtomicU64::new(unstorable_until_ns),
-            status: AtomicU16::new(0),
             moved: Notify::new(),
             state: Mutex::new(state),
         });
@@ -414,13 +415,14 @@ impl Filling {
     }
 
     /// A master answered with this representation.
-    pub(crate) fn note_status(&self, status: StatusCode) {
-        self.status.store(status.as_u16(), Relaxed);
+    pub(crate) fn note_told(&self, master: MasterId, status: StatusCode) {
+        let told = Told::by(&self.object.project, master, Some(status));
+        self.lock().told = told;
     }
 
-    /// The status of the last answer that brought something of it.
-    pub(crate) fn status(&self) -> Option<StatusCode> {
-        StatusCode::from_u16(self.status.load(Relaxed)).ok()
+    /// The last answer that brought something of it.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.lock().told.clone()
     }
 
     /// The request of `run` to `master` failed.

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use fill::{Failure, MasterId};
 use http::StatusCode;
 use http::response::Parts;
 use http_cache::NoCache;
@@ -17,10 +18,12 @@ use tokio::sync::{oneshot, watch};
 
 use crate::early::{self, Board};
 use crate::fetch::{self, Ask};
+use crate::project::Project;
 use crate::reader::Reader;
 use crate::spool::Tail;
 use crate::state::{Edge, Object};
 use crate::upstream::Answer;
+use crate::upstream::endpoint::Endpoint;
 
 /// How an object came to be usable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,11 +36,30 @@ pub(crate) enum How {
     StaleOnError,
 }
 
+/// Who was asked last for something, and the status of its answer where it gave one.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) by: Arc<Endpoint>,
+    pub(crate) status: Option<StatusCode>,
+}
+
+impl Told {
+    /// By a source of the project; `None` when it has none of this number.
+    pub(crate) fn by(
+        project: &Project,
+        source: MasterId,
+        status: Option<StatusCode>,
+    ) -> Option<Self> {
+        let by = Arc::clone(project.sources.get(source)?);
+        Some(Self { by, status })
+    }
+}
+
 /// What a question brought to all who wait.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// This can be served; with the status of the master's answer, where there was one.
-    Ready(Arc<Object>, How, Option<StatusCode>),
+    /// This can be served; by what was told, where somebody was asked.
+    Ready(Arc<Object>, How, Option<Told>),
     /// Something for the one who began.
     Alone,
     /// It is known now what the answer depends on: ask again.
@@ -53,12 +75,12 @@ pub(crate) enum Payload {
     Reader(Reader),
     /// A reply that is not kept.
     Reply(Box<Answer>, &'static str),
-    /// A reply that may yet be kept, as it comes in.
-    Stream(Box<Parts>, Tail),
+    /// A reply of a master that may yet be kept, as it comes in.
+    Stream(MasterId, Box<Parts>, Tail),
     /// The client's own request is to be passed on.
     Pass(NoCache),
-    /// No master answered; which one failed last, and how.
-    Failed(fill::Failure, String),
+    /// No master answered; how, and which one failed last, where there was one.
+    Failed(Failure, Option<MasterId>),
 }
 
 /// One question in flight.
@@ -95,8 +117,8 @@ impl Flight {
     }
 
     /// Gives the one who began what comes in, before it is known what becomes of it.
-    pub(crate) fn stream(&self, parts: Parts, tail: Tail) {
-        self.leave(Some(Payload::Stream(Box::new(parts), tail)));
+    pub(crate) fn stream(&self, master: MasterId, parts: Parts, tail: Tail) {
+        self.leave(Some(Payload::Stream(master, Box::new(parts), tail)));
         self.outcome.send_replace(Some(Outcome::Streaming));
     }
 

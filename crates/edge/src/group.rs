@@ -349,7 +349,8 @@ async fn serve(
             };
             let object = Arc::new(presented(&object, serving.tick_ms, step_s));
             let delivered = deliver(edge, object, wanted, clock::now(), status, None).await.ok()?;
-            Some(Answered::new(delivered.response, served))
+            let by = delivered.told.map(|told| told.by);
+            Some(Answered::new(delivered.response, served).from(by))
         }
         Held::Missing(code) => Some(Answered::new(missing(edge, code, &status), Served::Negative)),
         Held::Apart(_) => None,

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use fill::Failure;
+use fill::{Failure, MasterId};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_cache::errors::{Meaning, meaning};
@@ -335,11 +335,20 @@ impl Asked<'_> {
         Judged { now, held, fresh, memo, step }
     }
 
-    /// The answer when content cannot be had; `forward`: why it was asked for.
-    pub(crate) fn failed(&self, why: Failure, master: &str, forward: Forward) -> Answered {
-        let response = answers::gateway_error(self.edge, why, master, forward);
-        self.note_failed(&why.to_string(), response.status(), master);
-        Answered::new(response, Served::Error)
+    /// The answer when content cannot be had: who failed last, where one did; `forward`: why it was
+    /// asked for.
+    pub(crate) fn failed(
+        &self,
+        why: Failure,
+        master: Option<MasterId>,
+        forward: Forward,
+    ) -> Answered {
+        let sources = &self.project.sources;
+        let name = master.map_or("-", |master| sources.name_of(master));
+        let response = answers::gateway_error(self.edge, why, name, forward);
+        self.note_failed(&why.to_string(), response.status(), name);
+        let upstream = master.and_then(|master| sources.get(master)).cloned();
+        Answered::new(response, Served::Error).from(upstream)
     }
 
     /// Tells operators that content could not be had.
@@ -403,7 +412,7 @@ async fn get(mut asked: Asked<'_>, mut judged: Option<Judged>) -> Answered {
             Err(Again::Changed) => changes = changes.saturating_add(1),
         }
         if changes >= CHANGES_MAX {
-            return asked.failed(Failure::Changed, "-", Forward::UriMiss);
+            return asked.failed(Failure::Changed, None, Forward::UriMiss);
         }
         if alone >= ALONE_MAX {
             break;
@@ -538,8 +547,9 @@ async fn fly(
         // It depends on the request, and this one joined before that was known.
         Outcome::Ready(object, ..) if !first && object.key != asked.key => Err(Again::Moved),
         Outcome::Ready(object, how, _) if is_purged(edge, &object, how) => Err(Again::Moved),
-        Outcome::Ready(object, how, fwd_status) => {
+        Outcome::Ready(object, how, told) => {
             let now = clock::now();
+            let fwd_status = told.as_ref().and_then(|told| told.status);
             // A 304 is not stored: it says that what is stored is right.
             let confirmed = fwd_status == Some(StatusCode::NOT_MODIFIED);
             let forwarded = CacheStatus {
@@ -562,6 +572,8 @@ async fn fly(
                 _ => early.and_then(|mut reader| reader.try_recv().ok()),
             };
             let delivered = deliver(edge, object, asked.wanted(), now, status, reader).await;
+            // Who was asked first, rather than who brought a part of it.
+            let delivered = delivered.map(|d| Delivered { told: told.or(d.told), ..d });
             finish(asked, delivered, served).await
         }
         Outcome::Alone | Outcome::Streaming if first => Ok(alone(asked, payload, why).await),
@@ -594,18 +606,19 @@ async fn alone(asked: &Asked<'_>, payload: Option<Payload>, why: Forward) -> Ans
                 let master = asked.project.sources.name_of(answer.master);
                 asked.note_failed("status", answer.parts.status, master);
             }
-            let master = answer.master;
+            let upstream = asked.project.sources.get(answer.master).cloned();
             let response = answers::passed(edge, *answer, &asked.method, status);
-            Answered::new(response, served).from(master)
+            Answered::new(response, served).from(upstream)
         }
-        Some(Payload::Stream(parts, tail)) => {
+        Some(Payload::Stream(master, parts, tail)) => {
             let status = CacheStatus::forwarded(why);
             let response = answers::streamed(edge, *parts, tail, &asked.method, status);
-            Answered::new(response, Served::Miss)
+            let upstream = asked.project.sources.get(master).cloned();
+            Answered::new(response, Served::Miss).from(upstream)
         }
         Some(Payload::Pass(word)) => pass(asked, word).await,
-        Some(Payload::Failed(failure, master)) => asked.failed(failure, &master, why),
-        Some(Payload::Reader(_)) | None => asked.failed(Failure::Connect, "-", why),
+        Some(Payload::Failed(failure, master)) => asked.failed(failure, master, why),
+        Some(Payload::Reader(_)) | None => asked.failed(Failure::Connect, None, why),
     }
 }
 
@@ -625,12 +638,14 @@ async fn serve(
 /// An answer, another round, or an error.
 async fn finish(asked: &Asked<'_>, result: Result<Delivered, Failure>, served: Served) -> Round {
     match result {
-        Ok(delivered) => Ok(Answered::new(delivered.response, served)),
+        Ok(Delivered { response, told, .. }) => {
+            Ok(Answered::new(response, served).from(told.map(|told| told.by)))
+        }
         // Nothing of the old representation was sent: the client gets the new one.
         Err(Failure::Changed) => Err(Again::Changed),
         // Not to be stored now: served past the store.
         Err(Failure::Disk) => Ok(pass(asked, NoCache::Disk).await),
-        Err(why) => Ok(asked.failed(why, "-", Forward::Partial)),
+        Err(why) => Ok(asked.failed(why, None, Forward::Partial)),
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
     let Asked { edge, project, request, method, .. } = asked;
     let cache_status = CacheStatus::forwarded(Forward::Bypass).with_detail(word.as_str());
     let mut tried = Vec::new();
-    let mut worst = (Failure::Connect, "-".to_owned());
+    let mut worst = (Failure::Connect, None);
     loop {
         let successor = edge.successor(project).filter(|s| !tried.contains(s));
         let chosen = || project.sources.choose(clock::now(), &asked.key, None, &tried);
@@ -63,16 +63,18 @@ pub(crate) async fn pass(asked: &Asked<'_>, word: NoCache) -> Answered {
                         .then(|| draft(edge, project, &request.target, request, &answer))
                         .flatten();
                     let response = keep(edge, draft, answer, method, cache_status);
-                    return Answered::new(response, Outcome::Pass).from(master);
+                    let upstream = project.sources.get(master).cloned();
+                    return Answered::new(response, Outcome::Pass).from(upstream);
                 }
             }
             Err(why) => {
                 project.sources.handle_failed(master, why, clock::now());
-                worst = (why, project.sources.name_of(master).to_owned());
+                worst = (why, Some(master));
             }
         }
     }
-    asked.failed(worst.0, &worst.1, Forward::Bypass)
+    let (why, master) = worst;
+    asked.failed(why, master, Forward::Bypass)
 }
 
 /// Passes a request of another method on to one master. `host`: what it named.
@@ -90,6 +92,7 @@ pub(crate) async fn pass_method(
     let successor = edge.successor(project);
     let master = successor.or_else(|| chosen().map(|choice| choice.master));
     let master = master.unwrap_or(MasterId::MAX);
+    let upstream = project.sources.get(master).cloned();
     let call = Call::new(project, master, &parts.method, target, headers);
     let body = Some(body.boxed());
     let answer = edge.upstream.ask(Call { body, ..call }).await;
@@ -114,11 +117,11 @@ pub(crate) async fn pass_method(
                 .flatten();
             let cache_status = CacheStatus::forwarded(Forward::Method);
             let response = keep(edge, draft, answer, &parts.method, cache_status);
-            Answered::new(response, Outcome::Pass).from(master)
+            Answered::new(response, Outcome::Pass).from(upstream)
         }
         Err(Failure::Client) => {
             let response = Refusal::BrokenContent.answer(edge, &parts.method);
-            Answered::new(response, Outcome::Refused).from(master)
+            Answered::new(response, Outcome::Refused).from(upstream)
         }
         Err(why) => {
             project.sources.handle_failed(master, why, clock::now());
@@ -130,7 +133,7 @@ pub(crate) async fn pass_method(
                 let why = why.to_string();
                 tracing::warn!(project, %method, target, why, master = name, more, "not passed on");
             }
-            Answered::new(response, Outcome::Error).from(master)
+            Answered::new(response, Outcome::Error).from(upstream)
         }
     }
 }

@@ -212,7 +212,7 @@ fn judge(
         (status, _) => return Err(Failure::Status(status.as_u16())),
     };
     object.project.sources.handle_ok(master);
-    filling.note_status(status);
+    filling.note_told(answer.master, status);
     Ok((answer.body, from))
 }
 

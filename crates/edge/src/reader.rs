@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fill::{ClientId, Failure, Reach};
-use http::StatusCode;
 
 use crate::filling::{Filling, State};
+use crate::flight::Told;
 use crate::slot::Slot;
 use crate::state::Object;
 
@@ -37,9 +37,9 @@ impl Reader {
         &self.filling
     }
 
-    /// The status of the last answer that brought something of it.
-    pub(crate) fn upstream_status(&self) -> Option<StatusCode> {
-        self.filling.status()
+    /// The last answer that brought something of it.
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.filling.told()
     }
 
     /// Whether the reader is one of this object's representation.

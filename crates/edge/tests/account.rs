@@ -11,14 +11,17 @@
 mod support;
 
 use std::path::Path;
+use std::sync::Arc;
 
-use edge::LogParams;
 use edge::params::{Addresses, Format};
+use edge::{LimitParams, LogParams, Params};
+use model::Rate;
 use serde_json::Value;
 use support::client;
-use support::content;
-use support::edge::{Edge, HOST};
+use support::edge::{Edge, HOST, node_map};
 use support::origin::{Item, Origin};
+use support::{BLOCK, content};
+use tokio::sync::Semaphore;
 
 fn json_log(path: &Path) -> LogParams {
     LogParams { format: Format::Json, addresses: Addresses::Whole, ..LogParams::new(path.into()) }
@@ -168,4 +171,155 @@ async fn a_full_disk_costs_lines_and_no_answer() {
     assert_eq!(log["lines"], 0, "{log}");
     assert!(log["last_error"]["why"].as_str().unwrap().contains("No space"), "{log}");
     edge.stop().await;
+}
+
+/// Target, outcome and upstream of each line, and whether that was a parent.
+fn asked(path: &Path) -> Vec<(String, String, String, bool)> {
+    let shown = |line: Value| {
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        (text("target"), text("outcome"), text("upstream"), line["is_from_parent"] == true)
+    };
+    let mut shown: Vec<_> = answers(path).into_iter().map(shown).collect();
+    shown.sort();
+    shown
+}
+
+fn asked_of<'a>(
+    expected: impl IntoIterator<Item = (&'a str, &'a str, &'a str, bool)>,
+) -> Vec<(String, String, String, bool)> {
+    let owned = expected.into_iter().map(|(target, outcome, upstream, is_parent)| {
+        (target.to_owned(), outcome.to_owned(), upstream.to_owned(), is_parent)
+    });
+    let mut expected: Vec<_> = owned.collect();
+    expected.sort();
+    expected
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_names_the_master_that_was_asked() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let (json, squid) = (dir.path().join("json.log"), dir.path().join("squid.log"));
+    let logs = [json_log(&json), LogParams::new(squid.clone())];
+    let edge = Edge::logging(dir.path(), &[&master], &logs).await;
+    let stale = |etag| Item { cache_control: Some("max-age=0"), ..Item::new(content(1, 9), etag) };
+    master.put("/a", Item::new(content(1, 3 * BLOCK), "a"));
+    master.put("/old", stale("o"));
+    master.put("/own", Item { cache_control: Some("private"), ..Item::new(content(2, 9), "p") });
+    master.put("/bad", Item { errors: [500].into(), ..Item::new(content(3, 9), "b") });
+    let endless = b"HTTP/1.1 200 X\r\nCache-Control: max-age=60\r\nETag: \"e\"\r\n\r\nabc".to_vec();
+    master.put("/endless", Item { raw: [endless].into(), ..Item::new(content(4, 9), "e") });
+    let expected = [
+        ("/a", "Range: bytes=0-9", "miss", "m0"),
+        ("/a", "Range: bytes=5-14", "hit", ""),
+        ("/a", "", "partial", "m0"),
+        ("/a", "", "hit", ""),
+        ("/old", "", "miss", "m0"),
+        ("/old", "", "revalidated", "m0"),
+        ("/own", "", "pass", "m0"),
+        ("/none", "", "absent", "m0"),
+        ("/bad", "", "error", "m0"),
+    ];
+    for (path, field, ..) in expected {
+        let fields: &[&str] = if field.is_empty() { &[] } else { &[field] };
+        edge.get(path, fields).await;
+    }
+    let endless = format!("GET /endless HTTP/1.1\r\nHost: {HOST}\r\nConnection: close\r\n\r\n");
+    assert!(client::exchange(edge.address, &endless).await.contains("abc"));
+    edge.stop().await;
+    let expected = expected.map(|(path, _, outcome, upstream)| (path, outcome, upstream, false));
+    let endless = ("/endless", "miss", "m0", false);
+    assert_eq!(asked(&json), asked_of(expected.into_iter().chain([endless])));
+    let squid = std::fs::read_to_string(&squid).unwrap();
+    for (outcome, peer) in [("TCP_HIT/", "NONE/-"), ("TCP_REFRESH_UNMODIFIED/", "DIRECT/m0")] {
+        let line = squid.lines().find(|line| line.contains(outcome)).unwrap();
+        assert_eq!(line.split_ascii_whitespace().nth(8), Some(peer), "{squid}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_names_the_parent_that_was_asked_and_the_master_when_it_is_gone() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let path = dir.path().join("json.log");
+    let map = node_map(1, &[master.address]);
+    let parent = Edge::named("parent1", &dir.path().join("p"), map.clone()).await;
+    let mut map = map;
+    let mut node = nodemap::testing::node(&["127.0.0.1"]);
+    node.port = parent.address.port();
+    map.map.nodes.insert("parent1".parse().unwrap(), node);
+    map.map.pools.insert("tier".parse().unwrap(), [("parent1".parse().unwrap(), 100)].into());
+    for project in map.map.projects.values_mut() {
+        project.parents = Some("tier".parse().unwrap());
+    }
+    let change = |params: &mut Params| params.logs = vec![json_log(&path)];
+    let edge = Edge::with(&dir.path().join("e"), map, change).await;
+    master.put("/a", Item::new(content(1, 9), "a"));
+    master.put("/b", Item::new(content(2, 9), "b"));
+    assert_eq!(edge.get("/a", &[]).await.status, 200);
+    parent.stop().await;
+    assert_eq!(edge.get("/b", &[]).await.status, 200);
+    edge.stop().await;
+    let expected = [("/a", "miss", "parent1", true), ("/b", "miss", "m0", false)];
+    assert_eq!(asked(&path), asked_of(expected));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_has_the_word_of_the_limit_that_held_its_answer_back() {
+    // Enough that copies are counted.
+    const LONG: usize = 10 << 20;
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let (path, opens) = (dir.path().join("json.log"), Arc::new(Semaphore::new(0)));
+    let change = |params: &mut Params| {
+        params.logs = vec![json_log(&path)];
+        params.limits = LimitParams {
+            requests_per_client: Some(1),
+            copies_per_day: Some(1),
+            copies_rate: Rate(10_000_000_000),
+            ..LimitParams::default()
+        };
+    };
+    let edge = Edge::with(dir.path(), node_map(1, &[master.address]), change).await;
+    master.put("/long", Item::new(content(1, LONG), "l"));
+    for status in [200, 200, 429] {
+        assert_eq!(edge.get("/long", &[]).await.status, status);
+    }
+    let gate = Some((1, Arc::clone(&opens)));
+    master.put("/a", Item { gate, ..Item::new(content(2, 9), "a") });
+    let mut asked = vec![edge.send("/a", &[]).await];
+    // One has the turn, and so many may wait for it.
+    for waiting in 1..=4u64 {
+        while edge.status()["edge"]["guard"]["waited"] != waiting - 1 {
+            tokio::task::yield_now().await;
+        }
+        asked.push(edge.send("/a", &[]).await);
+    }
+    while edge.status()["edge"]["guard"]["waited"] != 4 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(edge.get("/a", &[]).await.status, 429);
+    opens.add_permits(1);
+    for asked in asked {
+        assert_eq!(asked.reply().await.status, 200);
+    }
+    edge.stop().await;
+    let shown = |line: Value| {
+        let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+        (text("target"), line["status"].as_u64().unwrap(), text("outcome"), text("limit"))
+    };
+    let mut found: Vec<_> = answers(&path).into_iter().map(shown).collect();
+    found.sort();
+    let found: Vec<_> = found
+        .iter()
+        .map(|(path, status, out, limit)| (&**path, *status, &**out, &**limit))
+        .collect();
+    assert_eq!(
+        found[found.len() - 4..],
+        [
+            ("/a", 429, "refused", "too-many"),
+            ("/long", 200, "hit", "repeat"),
+            ("/long", 200, "miss", ""),
+            ("/long", 429, "refused", "repeat"),
+        ]
+    );
+    assert!(found[..5].iter().all(|line| (line.1, line.3) == (200, "")), "{found:?}");
+    assert_eq!(found.len(), 9);
 }

@@ -106,6 +106,8 @@ pub struct Record<'a> {
     pub outcome: Outcome,
     /// The master or parent that was asked; empty when none was.
     pub upstream: &'a str,
+    /// Whether that is a parent: an edge.
+    pub is_from_parent: bool,
     /// Media type of the answer; empty when it has none.
     pub content_type: &'a str,
     /// The `Range` field; empty when there was none.

@@ -98,6 +98,7 @@ mod tests {
             is_aborted: false,
             outcome: Outcome::Hit,
             upstream: "",
+            is_from_parent: false,
             content_type: "application/x-msdownload",
             range: "",
             user_agent: "curl/8",
@@ -141,8 +142,10 @@ mod tests {
         assert_eq!(
             squid(&other),
             "1000000000.007 1234567 2001:db8:1:: TCP_MISS_ABORTED/000 0 GET \
-             https://download.example/a%20b?c=%C3%A4%09 - FIRST_UP_PARENT/m1 text/plain AS0\n"
+             https://download.example/a%20b?c=%C3%A4%09 - DIRECT/m1 text/plain AS0\n"
         );
+        let of_parent = squid(&Record { is_from_parent: true, ..other });
+        assert!(of_parent.contains(" - FIRST_UP_PARENT/m1 text/plain "), "{of_parent}");
         let bare = Record { host: "", target: "", method: "", content_type: "", ..record() };
         assert!(squid(&bare).ends_with(" 45637 - - - NONE/- - AS17746\n"), "{}", squid(&bare));
     }
@@ -175,6 +178,7 @@ mod tests {
         let whole = Record {
             is_aborted: true,
             upstream: "m1",
+            is_from_parent: true,
             range: "bytes=0-",
             missteered: Some("asia"),
             limit: "paced",
@@ -187,8 +191,9 @@ mod tests {
                 r#""country":"NZ","node":"mirror1-au","project":"videolan","method":"GET","#,
                 r#""scheme":"http","protocol":"HTTP/1.1","host":"download.example","#,
                 r#""target":"/vlc/a.exe","status":200,"bytes":45637,"is_aborted":true,"#,
-                r#""outcome":"hit","upstream":"m1","content_type":"application/x-msdownload","#,
-                r#""range":"bytes=0-","user_agent":"curl/8","missteered":"asia","limit":"paced"}"#,
+                r#""outcome":"hit","upstream":"m1","is_from_parent":true,"#,
+                r#""content_type":"application/x-msdownload","range":"bytes=0-","#,
+                r#""user_agent":"curl/8","missteered":"asia","limit":"paced"}"#,
                 "\n"
             )
         );

@@ -3,15 +3,15 @@
 //! The file is opened anew when it is asked for (SIGUSR1), and when the path is not that file any
 //! more (it was renamed or removed), which is looked at once a second. Two processes may write to the
 //! same file, as they do while one hands over to the other: each write is at the end, and of whole
-//! lines. After a write that was cut short (no space) the next begins with a line feed, so that no
-//! line continues another.
+//! lines. After a write that was cut short (no space, a killed process) the next begins with a line
+//! feed, so that no line continues another.
 //!
 //! What cannot be written is dropped and counted. Nobody waits for it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use model::Now;
@@ -91,8 +91,8 @@ impl LogFile {
             let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(&self.path);
             match opened {
                 Ok(file) => {
+                    self.is_torn = ends_within_a_line(&file, &self.path);
                     self.file = Some(file);
-                    self.is_torn = false;
                 }
                 // What was open, if anything, is still better than nothing.
                 Err(error) => self.complain(now, &error),
@@ -132,6 +132,15 @@ impl LogFile {
             tracing::error!(%path, %error, lost, "the access log cannot be written: lines are lost");
         }
     }
+}
+
+/// Whether the file that was opened at `path` has an end within a line: its writer was killed.
+fn ends_within_a_line(file: &File, path: &Path) -> bool {
+    let length = file.metadata().map_or(0, |data| if data.is_file() { data.len() } else { 0 });
+    let mut last = [b'\n'];
+    let Some(at) = length.checked_sub(1) else { return false };
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut last, at));
+    read.is_ok() && last != [b'\n']
 }
 
 /// Writes all of `bytes`, or as much as can be, after a line feed if what was written last is torn.
@@ -242,5 +251,12 @@ mod tests {
         log.write(t, &lines("four\n"));
         assert_eq!(fs::read_to_string(&log.path).unwrap(), "one\ntw\nthree\nfour\n");
         assert_eq!(counts(&figures), (3, 0));
+        // Nor one of a process that was killed.
+        log.file.as_mut().unwrap().write_all(b"fi").unwrap();
+        let (mut log, _) = self::log(log.path);
+        log.look(t, 0);
+        log.write(t, &lines("six\n"));
+        let text = fs::read_to_string(&log.path).unwrap();
+        assert_eq!(text, "one\ntw\nthree\nfour\nfi\nsix\n");
     }
 }

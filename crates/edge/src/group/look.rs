@@ -63,8 +63,9 @@ pub(crate) async fn look(
         let outcome = flight.outcome().await;
         let payload = flight.payload();
         match outcome {
-            Outcome::Ready(object, How::StaleOnError, status) => {
+            Outcome::Ready(object, How::StaleOnError, told) => {
                 // A removal that is not confirmed is not believed yet.
+                let status = told.and_then(|told| told.status);
                 let is_gone = status.is_some_and(|status| meaning(status) == Meaning::Gone);
                 return if is_gone { content(object) } else { Found::Away };
             }

@@ -30,6 +30,9 @@ pub(super) fn access(client: IpAddr, record: &Record<'_>, out: &mut Vec<u8>) {
     }
     text(",\"outcome\":\"", record.outcome.word(), out);
     text(",\"upstream\":\"", record.upstream, out);
+    if record.is_from_parent {
+        out.extend_from_slice(b",\"is_from_parent\":true");
+    }
     text(",\"content_type\":\"", record.content_type, out);
     text(",\"range\":\"", record.range, out);
     text(",\"user_agent\":\"", record.user_agent, out);

@@ -30,7 +30,8 @@ pub(super) fn access(client: IpAddr, record: &Record<'_>, out: &mut Vec<u8>) {
     if record.upstream.is_empty() {
         out.extend_from_slice(b"NONE/-");
     } else {
-        out.extend_from_slice(b"FIRST_UP_PARENT/");
+        let word = if record.is_from_parent { "FIRST_UP_PARENT/" } else { "DIRECT/" };
+        out.extend_from_slice(word.as_bytes());
         part_of_field(record.upstream, out);
     }
     out.push(b' ');
