@@ -1,11 +1,13 @@
 //! Thousands of mixed requests over every protocol, many of whose clients go away: what comes is
-//! right to the byte. And a crowd that does nothing keeps what it has. `tests/bench/prove.sh` does the same
+//! right to the byte, and so in the access log and the metrics. And a crowd that does nothing keeps what it has. `tests/bench/prove.sh` does the same
 //! with many more.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "this is a test")]
 
 #[path = "../bench/prove/ask.rs"]
 mod ask;
+#[path = "../bench/prove/books.rs"]
+mod books;
 #[path = "../bench/prove/crowd.rs"]
 mod crowd;
 #[path = "../bench/prove/edge.rs"]
@@ -26,6 +28,7 @@ mod support;
 #[path = "../bench/prove/tls.rs"]
 mod tls;
 
+use books::Books;
 use crowd::Crowd;
 use edge::{Edge, Way};
 use mixed::Mixed;
@@ -46,6 +49,10 @@ async fn every_byte_of_mixed_requests_is_right() {
     let network = Network::start("127.80.8", "");
     let mixed = Mixed {
         edge: edge(&network),
+        books: Books {
+            log: Some(network.dir().join("access.log")),
+            admin: Some(network.dir().join("one.sock")),
+        },
         ways: vec![Way::H1, Way::H1Pipelined, Way::Https, Way::H2c, Way::H2, Way::H3],
         requests: 1_500,
         clients: 20,

@@ -18,6 +18,7 @@ use crate::cli::CheckArgs;
 use crate::out::say;
 
 mod certificates;
+mod logs;
 
 /// Nodes that a finding names at most.
 const NODES_SHOWN: usize = 12;
@@ -184,6 +185,7 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     let mut findings = databases(&file, &config);
     let shown = certificates::read(&file, &config.certificates, rt::clock::now(), &mut findings);
     findings.extend(certificates::idle(&file, &config));
+    findings.extend(logs::unwritable(&file, &config));
     if let Some(health) = &config.health
         && let Err(in_maps) = across.maps(&health.maps)
     {

@@ -28,6 +28,8 @@ pub(crate) struct Ask {
     /// Path and query.
     pub(crate) target: String,
     pub(crate) fields: Vec<(HeaderName, String)>,
+    /// Its own among all, where it was drawn; in its fields, too.
+    pub(crate) name: String,
     pub(crate) must: Must,
     pub(crate) object: Arc<Known>,
     /// After so many bytes of the body the client goes away.
@@ -43,6 +45,7 @@ impl Ask {
             method: Method::GET,
             target: format!("/{}", object.object.name),
             fields: Vec::new(),
+            name: String::new(),
             must: Must::Whole,
             object: Arc::clone(object),
             leave_after: None,
@@ -102,12 +105,14 @@ impl Asks {
             let version = if large { self.drawn % COLD_LARGE_MAX } else { self.drawn };
             target.push_str(&format!("?{}-{version}", self.mark));
         }
-        let (method, fields, must) = self.form(&object);
+        let name = format!("{}-{}", self.mark, self.drawn);
+        let (method, mut fields, must) = self.form(&object);
+        fields.push((header::USER_AGENT, name.clone()));
         if must == Must::Missing {
             target = format!("/missing-{}-{}", self.mark, self.drawn % 20);
         }
         let leave_after = self.leave_after(&method, &must, object.object.length());
-        Ask { method, target, fields, must, leave_after, ..Ask::whole(&object) }
+        Ask { method, target, fields, name, must, leave_after, ..Ask::whole(&object) }
     }
 
     fn form(&mut self, known: &Known) -> (Method, Vec<(HeaderName, String)>, Must) {

@@ -2,11 +2,13 @@
 //! one and calls this. The end-to-end tests run the same in short.
 //!
 //! Reading order: [`mixed`] (every byte of mixed requests): its [`objects`], [`ask`] (what is asked and
-//! must come), [`judge`] (whether it came), [`edge`] (whom and how), the protocols [`http1`], [`http2`],
+//! must come), [`judge`] (whether it came), [`books`]
+//! (whether the edge has it in its log and metrics), [`edge`] (whom and how), the protocols [`http1`], [`http2`],
 //! [`http3`], [`tls`]. Then [`crowd`] (many that do nothing), and
 //! [`latency`] (small requests beside large ones) over a [`link`].
 
 mod ask;
+mod books;
 mod crowd;
 mod edge;
 mod http1;

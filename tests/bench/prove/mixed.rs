@@ -11,6 +11,7 @@ use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 
 use crate::ask::{Ask, Asks};
+use crate::books::{AllCame, Books, Came};
 use crate::edge::{Edge, Shared, Way};
 use crate::http1;
 use crate::judge::Next;
@@ -30,6 +31,8 @@ const TOLD_MAX: usize = 20;
 pub(crate) struct Mixed {
     #[command(flatten)]
     pub(crate) edge: Edge,
+    #[command(flatten)]
+    pub(crate) books: Books,
     /// How to ask, one way after the other
     #[arg(
         long,
@@ -63,6 +66,7 @@ struct Tally {
     left: AtomicU64,
     /// Bytes of their bodies.
     bytes: AtomicU64,
+    came: Mutex<AllCame>,
     faults: Mutex<Vec<String>>,
 }
 
@@ -72,26 +76,28 @@ pub(crate) async fn run(mixed: &Mixed) -> Result<()> {
     // Of each run other objects are cold.
     let mark = format!("{:x}", rt::clock::now().wall_ms);
     println!("way             requests   left early       bytes   faults   seconds");
-    let mut faults = 0;
+    let (mut faults, mut came) = (0, AllCame::new());
     for way in &mixed.ways {
         let asks = Asks::new(mixed.seed, format!("{mark}-{}", way.name()), &known);
         let began = rt::clock::now().mono_ns;
         let tally = ask_all(mixed, *way, asks).await;
         let seconds = (rt::clock::now().mono_ns - began) as f64 / 1e9;
-        let told = tally.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        let Tally { right, left, bytes, faults: told, came: of_way, .. } = tally;
+        came.extend(of_way.into_inner().unwrap_or_else(PoisonError::into_inner));
+        let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
         println!(
             "{:<13} {:>10} {:>12} {:>11} {:>8} {seconds:>9.1}",
             way.name(),
-            tally.right.load(Relaxed),
-            tally.left.load(Relaxed),
-            tally.bytes.load(Relaxed),
+            right.into_inner(),
+            left.into_inner(),
+            bytes.into_inner(),
             told.len()
         );
         told.iter().take(TOLD_MAX).for_each(|fault| println!("  {fault}"));
         faults += told.len();
     }
     ensure!(faults == 0, "{faults} faults (the same draws again: --seed {})", mixed.seed);
-    Ok(())
+    mixed.books.compare(&came).await
 }
 
 /// Lets all clients ask until enough was asked.
@@ -148,7 +154,7 @@ impl Client {
                 }
                 Self::Sharing(connection) => {
                     for ask in &batch {
-                        tally.count(ask, timeout(PATIENCE, connection.ask(ask)).await);
+                        tally.count(ask, false, timeout(PATIENCE, connection.ask(ask)).await);
                     }
                 }
             }
@@ -170,7 +176,7 @@ async fn in_row(
         let mut open = match sent(connection.take(), way, mixed, ahead).await {
             Ok(open) => open,
             Err(fault) => {
-                tally.count(first, Ok(Err(fault)));
+                tally.count(first, false, Ok(Err(fault)));
                 ahead = &ahead[1..];
                 continue;
             }
@@ -183,7 +189,8 @@ async fn in_row(
             ahead = rest;
             let answer = timeout(PATIENCE, open.take(ask)).await;
             let stays = matches!(answer, Ok(Ok((_, Next::More))));
-            tally.count(ask, answer.map(|taken| taken.map(|(bytes, _)| bytes)));
+            let may_come_again = batch.len() > 1;
+            tally.count(ask, may_come_again, answer.map(|taken| taken.map(|(bytes, _)| bytes)));
             if !stays {
                 break;
             }
@@ -207,14 +214,18 @@ async fn sent(
 }
 
 impl Tally {
-    fn count(&self, ask: &Ask, answer: Result<Result<u64>, Elapsed>) {
+    /// `again`: it may have been sent more than once.
+    fn count(&self, ask: &Ask, again: bool, answer: Result<Result<u64>, Elapsed>) {
         match answer {
             Ok(Ok(bytes)) => {
                 self.right.fetch_add(1, Relaxed);
                 self.bytes.fetch_add(bytes, Relaxed);
-                if ask.leave_after.is_some() {
+                let left = ask.leave_after.is_some();
+                if left {
                     self.left.fetch_add(1, Relaxed);
                 }
+                let mut came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
+                came.insert(ask.name.clone(), Came { bytes, left, again });
             }
             Ok(Err(fault)) => {
                 self.fault(format!("{} {} {:?}: {fault:#}", ask.method, ask.target, ask.fields))

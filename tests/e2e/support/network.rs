@@ -40,6 +40,10 @@ drain_notice_s = 0
 [[edge.store]]
 path = "cache-one"
 size = "1 GiB"
+
+[[edge.log]]
+path = "access.log"
+format = "json"
 "#;
 
 const SECOND: &str = r#"
@@ -199,9 +203,20 @@ impl Network {
 
     /// `/status` of a host.
     pub(crate) fn status(&self, host: &str) -> serde_json::Value {
-        let mut status = Command::new("curl");
-        status.args(["-sS", "--unix-socket"]).arg(self.dir.path().join(format!("{host}.sock")));
-        serde_json::from_str(&output(status.arg("http://admin/status")).out).unwrap()
+        serde_json::from_str(&self.admin(host, "status")).unwrap()
+    }
+
+    /// The sum of all samples of a metric of a host.
+    pub(crate) fn metric(&self, host: &str, name: &str) -> u64 {
+        let text = self.admin(host, "metrics");
+        let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+        samples.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    }
+
+    fn admin(&self, host: &str, page: &str) -> String {
+        let mut get = Command::new("curl");
+        get.args(["-sS", "--unix-socket"]).arg(self.dir.path().join(format!("{host}.sock")));
+        output(get.arg(format!("http://admin/{page}"))).out
     }
 }
 

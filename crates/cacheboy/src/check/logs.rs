@@ -1,0 +1,99 @@
+//! What keeps an edge from writing its access logs.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use config::{ConfigFile, HostConfig};
+use nodemap::Finding;
+use nodemap::toml_read::KeyPath;
+
+/// What is wrong with the path of each log: it names another's file, or none that can be written to.
+pub(super) fn unwritable(file: &ConfigFile, config: &HostConfig) -> Vec<Finding> {
+    let logs = config.edge.as_ref().map_or(&[][..], |edge| &edge.logs);
+    let finding = |at: usize| {
+        let path = logs.get(at)?.path.as_path();
+        let is_taken = logs.iter().take(at).any(|other| other.path == path);
+        let (problem, remedy) = if is_taken {
+            let problem = format!("{} is the path of another log too", path.display());
+            (problem, "give each log a file of its own".to_owned())
+        } else {
+            trouble(path)?
+        };
+        let key = KeyPath::of(&["edge", "log"]).index(at).key("path");
+        Some(file.finding_of(&key, problem, remedy))
+    };
+    (0..logs.len()).filter_map(finding).collect()
+}
+
+fn trouble(path: &Path) -> Option<(String, String)> {
+    let folder = path.parent()?;
+    if !folder.is_dir() {
+        return Some((
+            format!("{} is no folder: the log is not written", folder.display()),
+            "make it, for the user that the edge runs as".to_owned(),
+        ));
+    }
+    let error = attempt(path, folder).err()?;
+    Some((
+        format!("{} cannot be written to ({error})", path.display()),
+        "let the user that the edge runs as write there, or name another file".to_owned(),
+    ))
+}
+
+/// Opens the file as the edge does. One that is not there is not made: should the edge that runs take
+/// it, its lines would go with it. A file of another name tells as well.
+fn attempt(path: &Path, folder: &Path) -> io::Result<()> {
+    match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let other = folder.join(format!(".cacheboy-check-{}", std::process::id()));
+            OpenOptions::new().append(true).create_new(true).open(&other)?;
+            fs::remove_file(other)
+        }
+        opened => opened.map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_needs_a_folder_that_can_be_written_to_and_a_path_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let here = folder.path();
+        fs::create_dir(here.join("is-a-folder")).unwrap();
+        let config = "[host]\nname = \"h\"\nstate_dir = \"s\"\n[follow]\nnode_map = [\"file:m\"]\n\
+                      [edge]\nlisten = [\"127.0.0.1:80\"]\n[[edge.store]]\npath = \"c\"\n\
+                      size = \"1 GiB\"\n";
+        let check = |paths: &[&str]| {
+            let logs: String =
+                paths.iter().map(|path| format!("[[edge.log]]\npath = \"{path}\"\n")).collect();
+            let path = here.join("e.toml");
+            fs::write(&path, format!("{config}{logs}")).unwrap();
+            let file = ConfigFile::open(&path).unwrap();
+            let findings = unwritable(&file, &file.config().unwrap());
+            let shown = findings
+                .iter()
+                .map(|finding| finding.to_string().replace(&format!("{}/", here.display()), ""));
+            shown.collect::<Vec<_>>()
+        };
+        assert_eq!(check(&["a.log", "b.log", "/dev/null"]), [""; 0]);
+        // It has left nothing behind.
+        assert_eq!(fs::read_dir(here).unwrap().count(), 2);
+        assert_eq!(
+            check(&["a.log", "gone/a.log", "a.log"]),
+            [
+                "e.toml:14: edge.log[1].path: gone is no folder: the log is not written: make it, \
+                 for the user that the edge runs as",
+                "e.toml:16: edge.log[2].path: a.log is the path of another log too: give each log a \
+                 file of its own",
+            ]
+        );
+        let findings = check(&["is-a-folder", "/proc/a.log"]);
+        assert_eq!(findings.len(), 2, "{findings:?}");
+        let start = "e.toml:12: edge.log[0].path: is-a-folder cannot be written to (Is a directory";
+        assert!(findings[0].starts_with(start), "{findings:?}");
+        assert!(findings[1].contains("/proc/a.log cannot be written to"), "{findings:?}");
+    }
+}
