@@ -235,9 +235,11 @@ fn what_is_broken_is_said_and_the_rest_is_read() {
     fs::write(&packed, &whole[..whole.len() / 2]).unwrap();
     let ran = report(&["node"], &[&packed, &none, &log]);
     assert_eq!(ran.code, 1);
-    let failed =
-        |path: &Path, why: &str| format!("cannot read {} to its end: {why}", path.display());
-    for failure in [failed(&packed, ""), failed(&none, "No such file or directory")] {
+    let (half, absent) = (
+        format!("cannot read {} to its end: ", packed.display()),
+        format!("cannot read {}: No such file or directory (os error 2): nothing", none.display()),
+    );
+    for failure in [half, absent] {
         assert!(ran.err.contains(&failure), "{failure}: {}", ran.err);
     }
     let total = ran.out.lines().find(|line| line.starts_with("total")).unwrap();
@@ -270,6 +272,10 @@ fn what_is_asked_wrongly_says_what_to_write() {
         (&["report", "colour", "--log", "a"][..], "asn, country, project, node, missteered"),
         (&["report", "asn"], "--log <FILE>"),
         (&["report", "asn", "--log", "a", "--from", "today"], "write 2026-11-30"),
+        (
+            &["report", "asn", "--log", "a", "--from", "2026-11-30", "--to", "2026-11-30"],
+            "--from is not before --to",
+        ),
     ] {
         let ran = output(cacheboy().args(args));
         assert_eq!(ran.code, 2, "{args:?}");

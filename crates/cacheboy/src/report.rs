@@ -10,15 +10,23 @@ mod files;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use clap::CommandFactory;
+use clap::error::ErrorKind;
 use usage::table::{Subject, Table};
 
-use crate::cli::{ReportArgs, ReportFormat};
+use crate::cli::{Cli, ReportArgs, ReportFormat};
 use crate::out::say;
 use crate::{explain, geo, roles};
 use count::{Hosts, What};
 
 /// Reads the logs and prints the table.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
+    if let (Some(from), Some(to)) = (args.from, args.to)
+        && from >= to
+    {
+        let why = "--from is not before --to: nothing can be in between";
+        Cli::command().error(ErrorKind::ValueValidation, why).exit();
+    }
     let what = what(args)?;
     let read = files::read(&args.log, &what)?;
     let name_of = |asn: &str| {
@@ -41,7 +49,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
     }
     let mut code = ExitCode::SUCCESS;
     for failure in read.failures() {
-        eprintln!("cacheboy: {failure}: what was read before is in the report");
+        eprintln!("cacheboy: {failure}");
         code = ExitCode::FAILURE;
     }
     Ok(code)

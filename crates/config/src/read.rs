@@ -264,6 +264,8 @@ fn read_limits(table: &Table<'_>) -> edge::LimitParams {
     let per_client = |key: &'static str| table.get(key).and_then(|v| v.u32_in(limits::PER_CLIENT));
     let prefix = |v: &Value<'_>| v.parsed("a prefix such as 192.0.2.0/24");
     let exempt = table.get("exempt").map(|v| v.list_of(limits::EXEMPT, "prefixes", prefix));
+    need_beside(table, "exempt", &["requests_per_client", "copies_per_day"]);
+    need_beside(table, "copies_rate", &["copies_per_day"]);
     edge::LimitParams {
         connections: table.get("connections").and_then(|v| v.u32_in(limits::CONNECTIONS)),
         head_bytes: head_bytes.unwrap_or(default.head_bytes),
@@ -275,6 +277,17 @@ fn read_limits(table: &Table<'_>) -> edge::LimitParams {
             .get("copies_rate")
             .and_then(|v| read_rate(&v))
             .unwrap_or(default.copies_rate),
+    }
+}
+
+/// A key that means nothing without one of others: whoever wrote it believes in a limit that is not there.
+fn need_beside(table: &Table<'_>, key: &'static str, others: &[&'static str]) {
+    if let Some(value) = table.get(key)
+        && others.iter().all(|other| table.get(other).is_none())
+    {
+        let others = others.join(" or ");
+        let remedy = format!("add {others}, or take {key} away");
+        value.refuse(format!("means nothing without {others}"), remedy);
     }
 }
 

@@ -268,8 +268,8 @@ async fn respond(
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "use POST\n".into())
         }
         _ => {
-            let actions: String = status.actions().iter().map(|a| format!(" and {a}")).collect();
-            let words = format!("there is /metrics and /status{actions}\n");
+            let actions: String = status.actions().iter().map(|a| format!(", POST {a}")).collect();
+            let words = format!("here are: GET /metrics, GET /status{actions}\n");
             (StatusCode::NOT_FOUND, "text/plain", words)
         }
     };

@@ -83,11 +83,17 @@ impl Reading {
         ))
     }
 
-    /// What could not be read to its end, and why.
+    /// What could not be read to its end, why, and whether anything of it counts.
     pub(super) fn failures(&self) -> impl Iterator<Item = String> {
         let failed = |part: &Done| {
-            let error = part.error.as_ref()?;
-            Some(format!("cannot read {} to its end: {error}", part.path.display()))
+            let (path, error) = (part.path.display(), part.error.as_ref()?);
+            let mut of_file = self.parts.iter().filter(|other| other.path == part.path);
+            Some(match of_file.all(|part| part.lines == 0) {
+                true => format!("cannot read {path}: {error}: nothing of it is in the report"),
+                false => format!(
+                    "cannot read {path} to its end: {error}: what was read before is in the report"
+                ),
+            })
         };
         self.parts.iter().filter_map(failed)
     }
