@@ -5,7 +5,7 @@
 # usage: edge-adapter.sh start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version
 # environment: ORIGIN (host:port of the master), PORT, TLSPORT, INST (suffix of the run folder),
 # EDGEBENCH_TMP (scratch folder; the certificate lies in tls/ there and is the same for all peers),
-# LOG (off, squid or json; an access log in the run folder).
+# LOG (off, squid or json; an access log in the run folder, and an admin socket for its metrics).
 # STALE is accepted and changes nothing: stale content is served by default.
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -66,6 +66,7 @@ size = "20 GiB"
 TOML
   if [ "$log" != off ]; then
     printf '\n[[edge.log]]\npath = "access.log"\nformat = "%s"\n' "$log" >> "$run/edge.toml"
+    printf '\n[admin]\nlisten = "unix:admin.sock"\n' >> "$run/edge.toml"
   fi
 }
 

@@ -30,6 +30,12 @@ finish() {
 }
 trap finish EXIT
 
+# The books of an edge are held against what came.
+if [ "$what" = mixed ]; then
+  export LOG=json
+  books=$EDGEBENCH_TMP/run/cacheboy
+  set -- --log "$books/access.log" --admin "$books/admin.sock" "$@"
+fi
 mkdir -p "$EDGEBENCH_TMP/tree"
 touch "$EDGEBENCH_TMP/tree/.cacheboy-tree"
 cat > "$EDGEBENCH_TMP/master.toml" <<TOML

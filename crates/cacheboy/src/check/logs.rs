@@ -84,15 +84,15 @@ mod tests {
         assert_eq!(
             check(&["a.log", "gone/a.log", "a.log"]),
             [
-                "e.toml:14: edge.log[1].path: gone is no folder: the log is not written: make it, \
+                "e.toml:14: edge.log.path: gone is no folder: the log is not written: make it, \
                  for the user that the edge runs as",
-                "e.toml:16: edge.log[2].path: a.log is the path of another log too: give each log a \
+                "e.toml:16: edge.log.path: a.log is the path of another log too: give each log a \
                  file of its own",
             ]
         );
         let findings = check(&["is-a-folder", "/proc/a.log"]);
         assert_eq!(findings.len(), 2, "{findings:?}");
-        let start = "e.toml:12: edge.log[0].path: is-a-folder cannot be written to (Is a directory";
+        let start = "e.toml:12: edge.log.path: is-a-folder cannot be written to (Is a directory";
         assert!(findings[0].starts_with(start), "{findings:?}");
         assert!(findings[1].contains("/proc/a.log cannot be written to"), "{findings:?}");
     }
