@@ -248,6 +248,9 @@ fn read_edge(table: &Table<'_>) -> edge::Params {
         );
         params.fill_memory = size;
     }
+    if let Some(bill) = table.get("bill").and_then(|v| v.table(&schema::EDGE_BILL)) {
+        params.bill_interface = bill.get("interface").and_then(|v| read_interface(&v));
+    }
     if let Some(size) = table.get("store_memory").and_then(|v| v.bytes()) {
         params.store_memory = size;
     }
@@ -328,6 +331,18 @@ fn one_of<T>(value: &Value<'_>, what: &str, known: [(&str, T); 2]) -> Option<T> 
         value.refuse(format!("\"{text}\" is no {what}"), remedy);
     }
     found.map(|(_, meaning)| meaning)
+}
+
+/// A name that the kernel could have given (`dev_valid_name`).
+fn read_interface(value: &Value<'_>) -> Option<String> {
+    let text = value.text()?;
+    let is_plain = text.bytes().all(|b| b.is_ascii_graphic() && b != b'/' && b != b':');
+    if text.is_empty() || text.len() > limits::INTERFACE_BYTES || !is_plain || text.contains("..") {
+        let remedy = "write the name of a network interface, as `ip link` shows it: \"eth0\"";
+        value.refuse("is not the name of an interface", remedy);
+        return None;
+    }
+    Some(text.to_owned())
 }
 
 fn read_store(value: &Value<'_>) -> Option<edge::StoreParams> {

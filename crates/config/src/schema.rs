@@ -14,6 +14,8 @@ pub(crate) mod limits {
     pub(crate) const RATE_MIN: u64 = 64_000;
     /// Sources of the node map.
     pub(crate) const SOURCES: usize = 8;
+    /// Bytes of the name of a network interface.
+    pub(crate) const INTERFACE_BYTES: usize = 15;
     /// Disks of an edge.
     pub(crate) const STORES: usize = 64;
     /// Access logs of an edge.
@@ -45,7 +47,7 @@ pub(crate) mod limits {
 }
 
 /// All sections, in the order of the reference page.
-pub const SECTIONS: [&Section; 18] = [
+pub const SECTIONS: [&Section; 19] = [
     &ROOT,
     &HOST,
     &FOLLOW,
@@ -58,6 +60,7 @@ pub const SECTIONS: [&Section; 18] = [
     &EDGE_STORE,
     &EDGE_LIMITS,
     &EDGE_LOG,
+    &EDGE_BILL,
     &DNS,
     &HEALTH,
     &HEALTH_PROBE,
@@ -218,6 +221,7 @@ pub(crate) const EDGE: Section = Section {
             "none: only those of the system",
             "certificates of authorities that `https://` masters may have theirs from, beside those that the system trusts",
         ),
+        key("bill", "table, see below", "none", "how the traffic of the node is counted"),
         key(
             "drain_notice_s",
             "seconds, 0 to 3600",
@@ -263,6 +267,16 @@ pub(crate) const EDGE_LISTEN: Section = Section {
         CONGESTION,
         RATE,
     ],
+};
+
+pub(crate) const EDGE_BILL: Section = Section {
+    header: "[edge.bill]",
+    keys: &[key(
+        "interface",
+        "name of a network interface, such as `\"eth0\"`",
+        "none: content that the edge sends and receives itself",
+        "whose traffic is billed: all of it counts, as the kernel has it",
+    )],
 };
 
 pub(crate) const EDGE_STORE: Section = Section {

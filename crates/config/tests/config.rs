@@ -152,6 +152,8 @@ path = "log/access.log"
 path = "/log/access.json"
 format = "json"
 addresses = "whole"
+[edge.bill]
+interface = "eth0"
 [dns]
 listen = ["127.0.0.1:53", "[::1]:53"]
 udp_threads = 2
@@ -234,6 +236,7 @@ fn every_key_arrives_where_it_belongs() {
         ..edge::LogParams::new("/log/access.json".into())
     };
     assert_eq!(edge.logs, [edge::LogParams::new("etc/log/access.log".into()), json]);
+    assert_eq!(edge.bill_interface.as_deref(), Some("eth0"));
     let dns = config.dns.unwrap();
     assert_eq!(dns.listen, ["127.0.0.1:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
     assert_eq!(dns.udp_threads, Some(2));

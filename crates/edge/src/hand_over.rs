@@ -105,6 +105,9 @@ async fn hand_over(edge: Arc<Edge>, address: SocketAddr) {
     let giving = tokio::task::spawn_blocking(move || {
         edge.stores.hand_over();
         edge.drain.hand_over();
+        if let Err(error) = edge.bill.close() {
+            tracing::warn!(%error, "what the month has used was not written down");
+        }
         edge.purges.hand_over()
     });
     match giving.await {

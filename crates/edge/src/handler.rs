@@ -19,6 +19,7 @@ use http_cache::{
 };
 use model::Now;
 use rt::clock;
+use serve::pace::Pace;
 use serve::{Body, Client, Handler, RequestBody, Way};
 use store::Key;
 use usage::{ConnectionRecord, Outcome as Served};
@@ -74,6 +75,7 @@ impl Handler for Front {
         visitor: &Visitor,
     ) -> impl Future<Output = Response<Body>> + Send {
         let edge = &self.edge;
+        let pace = edge.pace_of(&request, visitor);
         let offer = offer::to(edge, &request, visitor.client);
         let mut access = Access::begin(edge, *visitor, &request, self.is_for_former);
         let visitor = *visitor;
@@ -86,14 +88,14 @@ impl Handler for Front {
                     }
                     Err(refusal) => Answered::refused(edge, refusal, request.method()),
                 };
-                let mut response = access.end(answered);
+                let mut response = access.end(paced(answered, pace));
                 offer::add(offer, &mut response);
                 response
             });
         }
         let coming = answer(edge, request, visitor, self.is_for_former, &mut access.project);
         coming.map(move |answered| {
-            let mut response = access.end(answered);
+            let mut response = access.end(paced(answered, pace));
             offer::add(offer, &mut response);
             response
         })
@@ -114,6 +116,15 @@ impl Handler for Front {
             way,
         });
     }
+}
+
+/// Held back by the caps of the node and its bill.
+fn paced(mut answered: Answered, (pace, limit): (Pace, &'static str)) -> Answered {
+    if !pace.is_empty() {
+        answered.response = answered.response.map(|body| body.paced(pace));
+        answered.limit = if answered.limit.is_empty() { limit } else { answered.limit };
+    }
+    answered
 }
 
 /// Notes in `of_project` whose content is asked for, as soon as that is known.

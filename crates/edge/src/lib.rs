@@ -11,7 +11,7 @@
 //! disagree), [`rules`] (what a project says of paths), [`group`] (index files that are served from
 //! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
-//! [`stores`] (the disks), [`hand_over`] (giving them to the next process), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
+//! [`stores`] (the disks), [`caps`] and [`bill`] (how fast bytes leave), [`hand_over`] (giving them to the next process), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
 //! used any more), [`answers`] (what is not content), [`visitor`] and [`access`] (who asks, and what is booked of each answer), [`account`] (the books: logs and sums), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
@@ -30,6 +30,8 @@ mod access;
 mod account;
 mod answers;
 mod audience;
+mod bill;
+mod caps;
 mod check;
 mod coming;
 mod complaints;

@@ -27,6 +27,9 @@ pub struct Params {
     pub upstream_ca: Option<PathBuf>,
     /// Access logs.
     pub logs: Vec<LogParams>,
+    /// The network interface that the bill is counted on (`[edge.bill] interface`); `None`: the edge
+    /// counts what it sends and receives itself.
+    pub bill_interface: Option<String>,
     /// How the process leaves when it is told to (`drain_notice_s`, `drain_deadline_s`).
     pub pace: Pace,
     /// What clients may take of the edge.
@@ -162,6 +165,7 @@ impl Params {
             store_memory,
             upstream_ca: None,
             logs: Vec::new(),
+            bill_interface: None,
             pace,
             limits,
         }

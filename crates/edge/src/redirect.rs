@@ -50,7 +50,7 @@ pub(crate) async fn look(
     let avoid: Vec<&str> = avoided.iter().map(String::as_str).collect();
     let host = host_of(parts.version, &parts.uri, &parts.headers).unwrap_or_default();
     let is_fixed = project.is_of_node(host);
-    let with = Circumstances { avoid: &avoid, is_fixed, is_spent: false };
+    let with = Circumstances { avoid: &avoid, is_fixed, is_spent: edge.bill.is_spent() };
     let way = Way { project, client: visitor.client, port: port_of(host), uri: &parts.uri };
     match view.steering.decide(&visit, &with) {
         Decision::Redirect(node, why) => {

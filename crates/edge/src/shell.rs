@@ -24,6 +24,8 @@ use tokio::task::JoinSet;
 
 use crate::account::Account;
 use crate::audience::Audience;
+use crate::bill::{self, Bill};
+use crate::caps::Caps;
 use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::connections::{self, ConnectionMetrics};
@@ -122,13 +124,14 @@ pub async fn bind_on(
     }
     let (disks, metrics) = (params.stores.clone(), context.metrics.clone());
     let memory = params.store_memory;
-    let state_dir = context.state_dir.clone();
+    let (state_dir, interface) = (context.state_dir.clone(), params.bill_interface.clone());
     let opening = tokio::task::spawn_blocking(move || {
         let stores = Stores::open(&disks, memory, disk_of, &metrics)?;
         let drain = Drain::open(&state_dir, &metrics);
-        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics), drain))
+        let bill = Bill::open(&state_dir, interface.as_deref(), &metrics);
+        Ok::<_, Error>((stores, Purges::open(&state_dir, &metrics), drain, bill))
     });
-    let (stores, purges, drain) = opening.await.map_err(|_| Error::Interrupted)??;
+    let (stores, purges, drain, bill) = opening.await.map_err(|_| Error::Interrupted)??;
     let disk_bytes = params.stores.iter().map(|s| s.size.0).fold(0, u64::saturating_add);
     let block_bytes = params.stores.iter().map(|s| s.block_bytes).max().unwrap_or(1);
     let buffers = params.fill_memory.0.checked_div(u64::from(block_bytes)).unwrap_or(0);
@@ -161,6 +164,8 @@ pub async fn bind_on(
         complaints: Complaints::default(),
         guard: Guard::new(&params.limits, &context.metrics),
         audience: Audience::default(),
+        caps: Caps::new(&context.metrics),
+        bill,
         checks: Checks::default(),
         http3_offer: offer::of(&listeners),
         shutdown: context.shutdown.clone(),
@@ -225,6 +230,7 @@ impl Bound {
         background.spawn(follow(Arc::clone(&edge), node_map, context.metrics.clone()));
         let shown = ConnectionMetrics::new(&context.metrics, limits.connections_max);
         let sign = context.alive.begin("the second's work of the edge");
+        background.spawn(bill::watch(Arc::clone(&edge)));
         background.spawn(each_second(Arc::clone(&edge), Arc::clone(&connections), shown, sign));
         for listener in &listeners {
             if let Ok(address) = listener.address() {
@@ -243,6 +249,9 @@ impl Bound {
         let closing = tokio::task::spawn_blocking(move || {
             writer.close();
             edge.stores.flush();
+            if let Err(error) = edge.bill.close() {
+                tracing::warn!(%error, "what the month has used was not written down");
+            }
             edge.purges.close()
         });
         match closing.await {
@@ -276,6 +285,9 @@ fn adopt_map(edge: &Edge, node_map: &mut Following, metrics: &Metrics) {
         let projects =
             Projects::new(&map, &edge.projects.load(), &edge.name, metrics, edge.buffers_share);
         edge.projects.store(Arc::new(projects));
+        let node = map.map.nodes.get(&edge.name);
+        edge.caps.adopt(node.map_or(&[][..], |node| node.caps.as_slice()));
+        edge.bill.adopt(node.and_then(|node| node.bill));
     }
 }
 
@@ -399,6 +411,8 @@ fn show(
             "list_lost": edge.purges.lost_ms().map(utc),
         },
         "stores": edge.stores.status(),
+        "caps": edge.caps.status(),
+        "bill": edge.bill.status(),
         "handed_over": edge.is_handed_over(),
         "masters": by_name,
     })

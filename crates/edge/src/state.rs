@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 
 use crate::account::Account;
 use crate::audience::Audience;
+use crate::bill::Bill;
+use crate::caps::Caps;
 use crate::check::Checks;
 use crate::complaints::Complaints;
 use crate::counters::Counters;
@@ -65,6 +67,8 @@ pub(crate) struct Edge {
     /// What one client may take.
     pub(crate) guard: Guard,
     pub(crate) audience: Audience,
+    pub(crate) caps: Caps,
+    pub(crate) bill: Bill,
     pub(crate) checks: Checks,
     /// What clients over HTTPS are told of HTTP/3, where it is spoken.
     pub(crate) http3_offer: Option<HeaderValue>,

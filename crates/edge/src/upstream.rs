@@ -40,6 +40,7 @@ use crate::project::Project;
 use connect::{HEDGE_AFTER, connect};
 use endpoint::Endpoint;
 pub(crate) use lent::Lent;
+use pace::Pace;
 use pool::{Connection, Outgoing};
 pub(crate) use reading::Reading;
 use tls::Tls;
@@ -112,11 +113,14 @@ pub(crate) struct Upstream {
     tls: Arc<Tls>,
     timeouts: Timeouts,
     shutdown: Shutdown,
+    /// What is read of all sources together.
+    pub(crate) intake: Arc<Pace>,
 }
 
 impl Upstream {
     pub(crate) fn new(timeouts: Timeouts, tls: Tls, shutdown: Shutdown) -> Self {
-        Self { tls: Arc::new(tls), timeouts, shutdown }
+        let intake = Arc::new(Pace::new(None));
+        Self { tls: Arc::new(tls), timeouts, shutdown, intake }
     }
 
     /// How long a client waits for a revalidation before it gets what is held, where that is
@@ -202,7 +206,7 @@ impl Upstream {
         // Not after a request with content: some of it may still be on its way.
         let connection = may_reuse.then_some(connection);
         let patience = self.timeouts.between_bytes;
-        let body = Reading::new(body, patience, &endpoint, connection, turn);
+        let body = Reading::new(body, patience, &endpoint, &self.intake, connection, turn);
         Answer { parts, body, master, asked, got }
     }
 

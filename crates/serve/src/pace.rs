@@ -17,7 +17,7 @@ use model::Rate;
 use rt::clock;
 use tokio::sync::Notify;
 
-use bucket::{Asked, Bucket, QUANTUM_BYTES_MAX, Ticket};
+use bucket::{Asked, Bucket, Ticket};
 
 /// A rate that bodies share. Copies are handles of the same one.
 #[derive(Clone, Debug)]
@@ -40,8 +40,8 @@ struct State {
 /// How a shaper is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shaped {
-    /// Its rate.
-    pub rate: Rate,
+    /// Its rate; `None`: no limit.
+    pub rate: Option<Rate>,
     /// Bodies that wait now.
     pub waiting: usize,
     /// Bytes granted so far.
@@ -57,6 +57,15 @@ impl Shaper {
 
     /// From now on this rate, for those who wait already too.
     pub fn set_rate(&self, rate: Rate) {
+        self.set(Some(rate));
+    }
+
+    /// From now on no limit.
+    pub fn lift(&self) {
+        self.set(None);
+    }
+
+    fn set(&self, rate: Option<Rate>) {
         let mut state = self.0.state();
         if state.bucket.rate() != rate {
             state.bucket.set_rate(rate, clock::now());
@@ -168,7 +177,7 @@ impl Pacer {
         if self.granted > 0 {
             return Poll::Ready(self.granted);
         }
-        let mut least = bytes.min(QUANTUM_BYTES_MAX);
+        let mut least = bytes;
         for (shared, turn) in &mut self.shapers {
             if matches!(turn, Turn::Next) {
                 *turn = match shared.ask(least, cx) {

@@ -1,8 +1,9 @@
-//! How fast one source is read: its budget of bytes.
+//! How fast one source is read, or all of them together: a budget of bytes.
 //!
 //! Who has read bytes books them and waits until the budget has them; TCP then holds the source
 //! back. All requests share one budget.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,11 +12,14 @@ use model::{Now, Rate};
 /// What may be read at once after a pause, in time.
 const BURST_NS: u64 = 100_000_000;
 
-/// The budget of one source.
+/// No limit, as bytes per second.
+const FREE: u64 = u64::MAX;
+
+/// A budget.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// `None`: no limit.
-    bytes_per_s: Option<u64>,
+    bytes_per_s: AtomicU64,
+    booked: AtomicU64,
     /// When all that was booked will have been paid for.
     paid_ns: Mutex<u64>,
 }
@@ -23,13 +27,28 @@ pub(crate) struct Pace {
 impl Pace {
     /// At most `rate`; none is no limit.
     pub(crate) fn new(rate: Option<Rate>) -> Self {
-        let bytes_per_s = rate.map(|rate| rate.0.div_ceil(8).max(1));
-        Self { bytes_per_s, paid_ns: Mutex::default() }
+        let pace = Self { bytes_per_s: FREE.into(), booked: 0.into(), paid_ns: Mutex::default() };
+        pace.set_rate(rate);
+        pace
+    }
+
+    /// From now on at most `rate`; none is no limit.
+    pub(crate) fn set_rate(&self, rate: Option<Rate>) {
+        self.bytes_per_s.store(rate.map_or(FREE, |rate| rate.0.div_ceil(8).max(1)), Relaxed);
+    }
+
+    /// Bytes read so far.
+    pub(crate) fn booked(&self) -> u64 {
+        self.booked.load(Relaxed)
     }
 
     /// These bytes were read. Gives how long nothing more is to be read.
     pub(crate) fn book(&self, bytes: usize, now: Now) -> Duration {
-        let Some(rate) = self.bytes_per_s else { return Duration::ZERO };
+        self.booked.fetch_add(u64::try_from(bytes).unwrap_or(u64::MAX), Relaxed);
+        let rate = self.bytes_per_s.load(Relaxed);
+        if rate == FREE {
+            return Duration::ZERO;
+        }
         let bytes = u128::try_from(bytes).unwrap_or(u128::MAX);
         let cost_ns = bytes.saturating_mul(1_000_000_000).checked_div(rate.into()).unwrap_or(0);
         let cost_ns = u64::try_from(cost_ns).unwrap_or(u64::MAX);
@@ -60,5 +79,8 @@ mod tests {
             ms(100),
             "a pause gives no more than a burst"
         );
+        pace.set_rate(None);
+        assert_eq!(pace.book(1 << 40, t.plus_ms(10_000)), Duration::ZERO);
+        assert_eq!(pace.booked(), 500 + (1 << 40));
     }
 }

@@ -11,6 +11,7 @@ use hyper::body::{Body, Incoming};
 use rt::clock;
 
 use super::endpoint::Endpoint;
+use super::pace::Pace;
 use super::pool::Connection;
 use super::turns::{Turn, Turns};
 
@@ -26,6 +27,8 @@ pub(crate) struct Reading {
     body: Option<Incoming>,
     patience: Duration,
     endpoint: Arc<Endpoint>,
+    /// The budget of all sources together.
+    intake: Arc<Pace>,
     /// `None`: it is not to be used again, or is back in the pool.
     connection: Option<Connection>,
     turn: Option<Turn>,
@@ -40,12 +43,13 @@ impl Reading {
         body: Incoming,
         patience: Duration,
         endpoint: &Arc<Endpoint>,
+        intake: &Arc<Pace>,
         connection: Option<Connection>,
         turn: Turn,
     ) -> Self {
-        let endpoint = Arc::clone(endpoint);
-        let (carried, pause) = (0, Duration::ZERO);
-        Self { body: Some(body), patience, endpoint, connection, turn: Some(turn), carried, pause }
+        let (endpoint, intake) = (Arc::clone(endpoint), Arc::clone(intake));
+        let (body, turn, carried, pause) = (Some(body), Some(turn), 0, Duration::ZERO);
+        Self { body, patience, endpoint, intake, connection, turn, carried, pause }
     }
 
     /// The places of its source, of which it has one.
@@ -73,7 +77,9 @@ impl Reading {
                         let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
                         self.endpoint.bytes.inc_by(length);
                         self.carried = self.carried.saturating_add(length);
-                        self.pause = self.endpoint.pace.book(data.len(), clock::now());
+                        let now = clock::now();
+                        let of_all = self.intake.book(data.len(), now);
+                        self.pause = self.endpoint.pace.book(data.len(), now).max(of_all);
                         if body.is_end_stream() {
                             self.end();
                         }

@@ -119,6 +119,28 @@ super::metrics! {
         "Fill requests to masters that hold a block buffer now.";
     DRAINED: Gauge "cacheboy_edge_drained" []
         "Whether a person has drained this node (1), so that its health page says draining.";
+    BILL_RATE: Gauge "cacheboy_edge_bill_rate_bits_per_second" ["direction"]
+        "What the bill counted in the last second, by direction (received, sent).";
+    BILL_P95: Gauge "cacheboy_edge_bill_p95_bits_per_second" []
+        "95th percentile of the month's 5-minute rates so far, of the larger direction.";
+    BILL_SPENT: Gauge "cacheboy_edge_bill_samples_spent" []
+        "5-minute samples of the month above the commit.";
+    BILL_FREE: Gauge "cacheboy_edge_bill_samples_free" []
+        "5-minute samples of the month that may be above the commit.";
+    BILL_USED: Gauge "cacheboy_edge_bill_used_bytes" []
+        "Bytes of the month, both directions, where those are billed.";
+    BILL_LIMITED: Gauge "cacheboy_edge_bill_limited" []
+        "1 while the commit limits what may be sent.";
+    BILL_ALLOWED: Gauge "cacheboy_edge_bill_allowed_bits_per_second" []
+        "What may be sent while the commit limits it; 0 without a limit.";
+    BILL_BLIND: Counter "cacheboy_edge_bill_blind_seconds_total" []
+        "Seconds in which the counters of the bill's interface could not be read.";
+    CAP_RATE: Gauge "cacheboy_edge_cap_rate_bits_per_second" ["cap"]
+        "Rate of a cap of the node, by its number in the map.";
+    CAP_WAITING: Gauge "cacheboy_edge_cap_waiting" ["cap"]
+        "Responses that wait for a cap now, by its number in the map.";
+    CAP_BYTES: Counter "cacheboy_edge_cap_granted_bytes_total" ["cap"]
+        "Bytes that a cap let through, by its number in the map.";
     PURGES: Gauge "cacheboy_edge_purges" []
         "Purges in effect.";
     PURGED: Counter "cacheboy_edge_purged_objects_total" ["mode"]

@@ -21,7 +21,9 @@ const ROUND_NS: u64 = 5_000_000;
 /// Bytes of a grant at least: what fits into a packet on any path.
 const QUANTUM_BYTES_MIN: u64 = 1400;
 /// Bytes of a grant at most.
-pub(crate) const QUANTUM_BYTES_MAX: u64 = 64 * 1024;
+const QUANTUM_BYTES_MAX: u64 = 64 * 1024;
+/// The same while there is no limit: so much is under way when there is one again.
+const FREE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Credit is counted in bits times nanoseconds per second: a rate times a time is exact.
 const CREDIT_PER_BYTE: i128 = 8 * 1_000_000_000;
@@ -43,7 +45,8 @@ pub(crate) enum Asked {
 /// does: [`Self::serve`].
 #[derive(Debug)]
 pub(crate) struct Bucket<W> {
-    rate: Rate,
+    /// `None`: no limit.
+    rate: Option<Rate>,
     credit: i128,
     at_ns: u64,
     next: Ticket,
@@ -64,7 +67,7 @@ impl<W> Bucket<W> {
     /// With a full burst.
     pub(crate) fn new(rate: Rate, now: Now) -> Self {
         let mut bucket = Self {
-            rate,
+            rate: Some(rate),
             credit: 0,
             at_ns: now.mono_ns,
             next: 0,
@@ -76,7 +79,7 @@ impl<W> Bucket<W> {
         bucket
     }
 
-    pub(crate) fn rate(&self) -> Rate {
+    pub(crate) fn rate(&self) -> Option<Rate> {
         self.rate
     }
 
@@ -88,9 +91,12 @@ impl<W> Bucket<W> {
         self.granted_bytes
     }
 
-    /// From now on this rate.
-    pub(crate) fn set_rate(&mut self, rate: Rate, now: Now) {
+    /// From now on this rate; `None`: no limit.
+    pub(crate) fn set_rate(&mut self, rate: Option<Rate>, now: Now) {
         self.fill(now);
+        if self.rate.is_none() {
+            self.credit = 0; // what left without a limit was no pause
+        }
         self.rate = rate;
         self.credit = self.credit.min(self.burst());
     }
@@ -113,11 +119,11 @@ impl<W> Bucket<W> {
     /// Grants what there is credit for; gives those whose turn it was.
     pub(crate) fn serve(&mut self, now: Now) -> Vec<W> {
         self.fill(now);
-        let quantum = self.quantum(self.waiting.len());
+        let (quantum, is_free) = (self.quantum(self.waiting.len()), self.rate.is_none());
         let mut served = Vec::new();
         while let Some(first) = self.waiting.first_entry() {
             let grant = first.get().bytes.min(quantum);
-            if self.credit < cost(grant) {
+            if !is_free && self.credit < cost(grant) {
                 break;
             }
             let (ticket, Waiting { who, .. }) = first.remove_entry();
@@ -161,15 +167,17 @@ impl<W> Bucket<W> {
         let first = self.waiting.values().next()?;
         let grant = first.bytes.min(self.quantum(self.waiting.len()));
         let short = cost(grant).saturating_sub(self.credit).max(0);
-        let wait_ns = short.checked_add(i128::from(self.rate.0))?.checked_sub(1)?;
-        let wait_ns = wait_ns.checked_div(i128::from(self.rate.0))?;
+        let Some(Rate(rate)) = self.rate else { return Some(self.at_ns) };
+        let wait_ns = short.checked_add(i128::from(rate))?.checked_sub(1)?;
+        let wait_ns = wait_ns.checked_div(i128::from(rate))?;
         Some(self.at_ns.saturating_add(u64::try_from(wait_ns).unwrap_or(u64::MAX)))
     }
 
     fn fill(&mut self, now: Now) {
         let passed_ns = now.mono_ns.saturating_sub(self.at_ns);
         self.at_ns = self.at_ns.max(now.mono_ns);
-        let grown = i128::from(passed_ns).saturating_mul(i128::from(self.rate.0));
+        let rate = self.rate.unwrap_or_default();
+        let grown = i128::from(passed_ns).saturating_mul(i128::from(rate.0));
         self.credit = self.credit.saturating_add(grown).min(self.burst());
     }
 
@@ -179,17 +187,19 @@ impl<W> Bucket<W> {
     }
 
     fn covers(&self, bytes: u64) -> bool {
-        self.credit >= cost(bytes)
+        self.rate.is_none() || self.credit >= cost(bytes)
     }
 
     /// Never less than one quantum, or nobody would ever be served.
     fn burst(&self) -> i128 {
-        let burst = i128::from(self.rate.0).saturating_mul(i128::from(BURST_NS));
+        let rate = self.rate.unwrap_or_default();
+        let burst = i128::from(rate.0).saturating_mul(i128::from(BURST_NS));
         burst.max(cost(self.quantum(1)))
     }
 
     fn quantum(&self, waiting: usize) -> u64 {
-        let bits = u128::from(self.rate.0).saturating_mul(u128::from(ROUND_NS));
+        let Some(rate) = self.rate else { return FREE_BYTES_MAX };
+        let bits = u128::from(rate.0).saturating_mul(u128::from(ROUND_NS));
         let waiting = u128::try_from(waiting).unwrap_or(u128::MAX).max(1);
         let bytes = bits.checked_div(waiting.saturating_mul(8_000_000_000)).unwrap_or(0);
         u64::try_from(bytes).unwrap_or(u64::MAX).clamp(QUANTUM_BYTES_MIN, QUANTUM_BYTES_MAX)
@@ -303,13 +313,27 @@ mod tests {
         bucket.owe(10_000 + 1400);
         let Asked::Waits(_) = bucket.ask(1400, (), at_us(0)) else { panic!() };
         assert_eq!(bucket.due_ns(), Some(1_140_000_000), "(11400 + 1400 - 1400) B at 10 kB/s");
-        bucket.set_rate(Rate(800_000), at_us(140_000));
+        bucket.set_rate(Some(Rate(800_000)), at_us(140_000));
         assert_eq!(bucket.due_ns(), Some(240_000_000), "10 kB were left, at 100 kB/s");
-        bucket.set_rate(Rate(0), at_us(140_000));
+        bucket.set_rate(Some(Rate(0)), at_us(140_000));
         assert_eq!(bucket.due_ns(), None, "never");
         assert!(bucket.serve(at_us(999_000_000)).is_empty());
-        bucket.set_rate(Rate(800_000), at_us(999_000_000));
+        bucket.set_rate(Some(Rate(800_000)), at_us(999_000_000));
         assert_eq!(bucket.serve(at_us(999_100_000)).len(), 1);
+    }
+
+    #[test]
+    fn without_a_limit_all_is_granted_and_a_limit_begins_without_a_burst() {
+        let mut bucket = Bucket::new(Rate(0), at_us(0));
+        assert_eq!(bucket.ask(1400, (), at_us(0)), Asked::Granted(1400));
+        let Asked::Waits(ticket) = bucket.ask(5 << 20, (), at_us(0)) else { panic!() };
+        bucket.set_rate(None, at_us(10));
+        assert_eq!((bucket.due_ns(), bucket.serve(at_us(10)).len()), (Some(10_000), 1));
+        assert_eq!(bucket.take(ticket, ()), Some(1 << 20));
+        assert_eq!(bucket.ask(5 << 20, (), at_us(10)), Asked::Granted(1 << 20));
+        bucket.set_rate(Some(Rate(80_000)), at_us(20));
+        let Asked::Waits(_) = bucket.ask(1400, (), at_us(20)) else { panic!() };
+        assert_eq!(bucket.due_ns(), Some(140_020_000));
     }
 
     /// Whatever is asked, left, given back and changed: never more than the highest rate and a burst,
@@ -350,7 +374,7 @@ mod tests {
                     }
                     _ => {
                         rate = rates[usize::try_from(dice.below(3)).unwrap()];
-                        bucket.set_rate(Rate(rate), at_us(now_us));
+                        bucket.set_rate(Some(Rate(rate)), at_us(now_us));
                     }
                 }
                 assert_eq!(bucket.waiting() + bucket.granted.len(), tickets.len());
