@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             if !error.downcast_ref::<OutError>().is_some_and(OutError::is_closed_pipe) {
-                eprintln!("cacheboy: {error:#}");
+                eprintln!("cacheboy: {}", out::harmless(format_args!("{error:#}")));
             }
             ExitCode::FAILURE
         }

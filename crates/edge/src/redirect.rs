@@ -46,6 +46,8 @@ pub(crate) async fn look(
     let mut beside = Beside::default();
     let is_reading = parts.method == Method::GET || parts.method == Method::HEAD;
     let Some(view) = edge.steering.view().filter(|_| is_reading) else { return Ok(beside) };
+    // What is refused here is no path either: behind a name it would be a part of that (`*`, `@b`).
+    let Ok(target) = Target::of(&parts.uri) else { return Ok(beside) };
     let visit = visitor.visit(edge, project, &view);
     let avoid: Vec<&str> = avoided.iter().map(String::as_str).collect();
     let host = host_of(parts.version, &parts.uri, &parts.headers).unwrap_or_default();
@@ -55,7 +57,7 @@ pub(crate) async fn look(
     match view.steering.decide(&visit, &with) {
         Decision::Redirect(node, why) => {
             if let Some(location) = way.to(node)
-                && (!why.is_for_large() || is_large(edge, project, parts).await)
+                && (!why.is_for_large() || is_large(edge, project, target, parts).await)
             {
                 return Err(sent_on(edge, project, &parts.method, location, why));
             }
@@ -119,8 +121,7 @@ impl Way<'_> {
 }
 
 /// Whether what is asked for is held, or a part of it, and known to be large enough.
-async fn is_large(edge: &Edge, project: &Arc<Project>, parts: &Parts) -> bool {
-    let Ok(target) = Target::of(&parts.uri) else { return false };
+async fn is_large(edge: &Edge, project: &Arc<Project>, target: Target, parts: &Parts) -> bool {
     let target = project.reduce(target);
     let base = Key(key(&project.name, &target));
     let found = edge.find(project, &target, base, &parts.headers).await;

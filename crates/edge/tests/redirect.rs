@@ -165,6 +165,12 @@ async fn a_client_that_cannot_use_nodes_is_sent_to_others_and_nobody_else_sees_t
             assert_same(&reply.body, &content(seed, 9));
         }
     }
+    // What is no path would be a part of the name it is put behind: of another one, maybe.
+    for target in ["*", "*?avoid=near"] {
+        let fields = &["Cacheboy-Avoid: near"];
+        let reply = client::fetch(near.address, "GET", target, HOST, fields).await;
+        assert_eq!((reply.status, reply.header("location")), (400, ""), "{target}");
+    }
     // Two objects, whatever was to be avoided; and the master saw nothing of it.
     let asked = master.asked();
     let paths: Vec<&str> = asked.iter().map(|asked| asked.path.as_str()).collect();

@@ -1,8 +1,8 @@
 //! Files that are whole or absent, and folders that are one process's own.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file of a folder that is locked while somebody has the folder. Empty, and left where it is.
@@ -58,6 +58,12 @@ pub fn read_bounded(path: &Path, max: u64) -> io::Result<Vec<u8>> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
+}
+
+/// What is opened so is waited for neither now nor later: a pipe without a reader cannot be opened to be
+/// written, and one that is full is an error of kind `WouldBlock`. Of files nothing changes.
+pub fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
+    options.custom_flags(sys::file::WITHOUT_WAITING)
 }
 
 /// A folder that is this process's own until the lock is dropped; the end of the process, however it

@@ -4,6 +4,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+/// Flag of `open(2)`: neither that nor reading and writing wait for whoever has the other end of a pipe.
+pub const WITHOUT_WAITING: i32 = libc::O_NONBLOCK;
+
 /// Reads up to `buffer.len()` bytes at `offset` if that needs no disk (`preadv2(2)` with
 /// `RWF_NOWAIT`). Returns the number of bytes read, less than asked at the end of the file or
 /// where the page cache ends, 0 at or behind the end of the file.

@@ -1,6 +1,7 @@
 //! What was sent, by key: bytes and requests, and what was measured of the ways there.
 //!
-//! Memory is bounded by [`KEYS_MAX`]; what comes for further keys is counted together as others.
+//! Memory is bounded by [`KEYS_MAX`] and [`KEY_BYTES_MAX`]; what comes for further keys, and for longer
+//! ones, is counted together as others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,6 +9,9 @@ use crate::Way;
 
 /// Most keys that are told apart: more than there are AS numbers in use.
 pub const KEYS_MAX: usize = 100_000;
+/// Longest key and longest word of a limit, bytes: names and hosts have fewer, but a line of a log may
+/// say anything.
+pub const KEY_BYTES_MAX: usize = 512;
 /// Most words of limits that are told apart: there are fewer.
 const LIMITS_MAX: usize = 16;
 
@@ -52,7 +56,7 @@ impl Sum {
 #[derive(Clone, Debug, Default)]
 pub struct Sums {
     by_key: HashMap<Box<[u8]>, Sum>,
-    /// For keys beyond [`KEYS_MAX`].
+    /// For keys beyond [`KEYS_MAX`] or longer than [`KEY_BYTES_MAX`].
     pub others: Sum,
     /// All of it, whether under a key or not.
     pub all: Count,
@@ -125,7 +129,7 @@ impl Sums {
 
     fn sum(&mut self, key: &[u8]) -> &mut Sum {
         if !self.by_key.contains_key(key) {
-            if self.by_key.len() >= KEYS_MAX {
+            if self.by_key.len() >= KEYS_MAX || key.len() > KEY_BYTES_MAX {
                 return &mut self.others;
             }
             self.by_key.insert(key.into(), Sum::default());
@@ -134,7 +138,8 @@ impl Sums {
     }
 
     fn limit(&mut self, word: &[u8]) -> &mut Count {
-        let is_known = self.limits.contains_key(word) || self.limits.len() < LIMITS_MAX;
+        let has_room = self.limits.len() < LIMITS_MAX && word.len() <= KEY_BYTES_MAX;
+        let is_known = has_room || self.limits.contains_key(word);
         let word = if is_known { word } else { b"others" };
         self.limits.entry(word.into()).or_default()
     }
@@ -294,6 +299,22 @@ mod tests {
         assert_eq!(sums.limits().count(), LIMITS_MAX + 1);
         sums.merge(sums.clone());
         assert_eq!((sums.by_key().len(), sums.others.count.requests), (KEYS_MAX, 20));
+    }
+
+    /// A megabyte of a key for each line would be gigabytes.
+    #[test]
+    fn keys_and_words_that_are_too_long_are_counted_together() {
+        let (longest, longer) = (vec![b'a'; KEY_BYTES_MAX], vec![b'a'; KEY_BYTES_MAX + 1]);
+        let mut sums = Sums::default();
+        for key in [&longest, &longer, &longer] {
+            sums.add(Place::Key(key), 1, key, 0);
+        }
+        sums.merge(sums.clone());
+        let keys: Vec<_> = sums.by_key().map(|(key, sum)| (key, sum.count.requests)).collect();
+        assert_eq!(keys, [(&longest[..], 2)]);
+        assert_eq!((sums.others.count.requests, sums.all.requests), (4, 6));
+        let limits: Vec<_> = sums.limits().map(|(word, count)| (word, count.requests)).collect();
+        assert_eq!(limits, [(&longest[..], 2), (&b"others"[..], 4)]);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 use config::{ConfigFile, HostConfig};
 use nodemap::Finding;
 use nodemap::toml_read::KeyPath;
+use rt::file::without_waiting;
 
 /// What is wrong with the path of each log: it names another's file, or none that can be written to.
 pub(super) fn unwritable(file: &ConfigFile, config: &HostConfig) -> Vec<Finding> {
@@ -44,7 +45,8 @@ fn trouble(path: &Path) -> Option<(String, String)> {
 /// Opens the file as the edge does. One that is not there is not made: should the edge that runs take
 /// it, its lines would go with it. A file of another name tells as well.
 fn attempt(path: &Path, folder: &Path) -> io::Result<()> {
-    match OpenOptions::new().append(true).open(path) {
+    // A pipe that nobody reads would be waited for without end.
+    match without_waiting(OpenOptions::new().append(true)).open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let other = folder.join(format!(".cacheboy-check-{}", std::process::id()));
             OpenOptions::new().append(true).create_new(true).open(&other)?;
@@ -90,10 +92,13 @@ mod tests {
                  file of its own",
             ]
         );
-        let findings = check(&["is-a-folder", "/proc/a.log"]);
-        assert_eq!(findings.len(), 2, "{findings:?}");
+        let made = std::process::Command::new("mkfifo").arg(here.join("pipe")).status().unwrap();
+        assert!(made.success());
+        let findings = check(&["is-a-folder", "/proc/a.log", "pipe"]);
+        assert_eq!(findings.len(), 3, "{findings:?}");
         let start = "e.toml:12: edge.log.path: is-a-folder cannot be written to (Is a directory";
         assert!(findings[0].starts_with(start), "{findings:?}");
         assert!(findings[1].contains("/proc/a.log cannot be written to"), "{findings:?}");
+        assert!(findings[2].contains("pipe cannot be written to"), "nobody reads it: {findings:?}");
     }
 }

@@ -1,14 +1,16 @@
 //! Logs from disk, pipes and gzip, in parts that are read at once.
 //!
 //! A plain file is cut every [`PART_BYTES`]; a part has the lines that begin in it. What is compressed,
-//! or no file, is one part. What cannot be read to its end is said, and the rest goes on.
+//! or no file, is one part. What cannot be read to its end is said, and the rest goes on. A log is opened
+//! when the first of its parts is due, once: however many logs there are and however long they are, few
+//! are open at a time.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufReader, Cursor, IsTerminal, Read};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use anyhow::{Result, anyhow};
@@ -36,7 +38,7 @@ struct Part<'a> {
 
 enum Source {
     /// The lines that begin there.
-    File(File, Range<u64>),
+    File(Arc<File>, Range<u64>),
     /// All of it, to its end.
     Stream(Box<dyn Read + Send>),
     /// It cannot be opened.
@@ -102,9 +104,9 @@ impl Reading {
 /// Reads all logs, with a bar on a terminal.
 pub(super) fn read(paths: &[PathBuf], what: &What) -> Result<Reading> {
     let bar = bar();
-    let parts: Vec<Part<'_>> = paths.iter().flat_map(|path| parts(path, &bar)).collect();
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(parts.len());
-    let queue = Mutex::new(parts.into_iter().enumerate());
+    paths.iter().for_each(|path| bar.inc_length(length(path)));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let queue = Mutex::new(paths.iter().flat_map(|path| parts(path)).enumerate());
     let next = || queue.lock().ok()?.next();
     let work = || {
         let mut counter = Counter::new(what);
@@ -144,13 +146,18 @@ fn bar() -> ProgressBar {
     }
 }
 
-/// The parts of a log. What there is to read is told to `bar`.
-fn parts<'a>(path: &'a Path, bar: &ProgressBar) -> Vec<Part<'a>> {
-    let sources = sources(path, bar).unwrap_or_else(|error| vec![Source::Nowhere(error)]);
+/// How much there is to read, as far as that is known.
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).ok().filter(Metadata::is_file).map_or(0, |about| about.len())
+}
+
+/// The parts of a log.
+fn parts(path: &Path) -> Vec<Part<'_>> {
+    let sources = sources(path).unwrap_or_else(|error| vec![Source::Nowhere(error)]);
     sources.into_iter().map(|source| Part { path, source }).collect()
 }
 
-fn sources(path: &Path, bar: &ProgressBar) -> io::Result<Vec<Source>> {
+fn sources(path: &Path) -> io::Result<Vec<Source>> {
     if path.as_os_str() == STDIN {
         return Ok(vec![Source::Stream(Box::new(io::stdin()))]);
     }
@@ -159,14 +166,14 @@ fn sources(path: &Path, bar: &ProgressBar) -> io::Result<Vec<Source>> {
     if !about.is_file() {
         return Ok(vec![Source::Stream(Box::new(file))]);
     }
-    bar.inc_length(about.len());
     let mut magic = [0; GZIP.len()];
     if file.read_at(&mut magic, 0)? == GZIP.len() && magic == GZIP {
         return Ok(vec![Source::Stream(Box::new(file))]);
     }
     let starts = (0..about.len()).step_by(usize::try_from(PART_BYTES).unwrap_or(usize::MAX));
     let range = |start: u64| start..start.saturating_add(PART_BYTES).min(about.len());
-    starts.map(|start| Ok(Source::File(file.try_clone()?, range(start)))).collect()
+    let file = Arc::new(file);
+    Ok(starts.map(|start| Source::File(Arc::clone(&file), range(start))).collect())
 }
 
 impl Part<'_> {
@@ -310,5 +317,32 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// More than a process may have open: 2,000 logs, and one of 2,000 parts.
+    #[test]
+    fn few_logs_are_open_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let long = dir.path().join("long");
+        File::create(&long).unwrap().set_len(2_000 * PART_BYTES).unwrap();
+        let open = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        let before = open();
+        let parts = parts(&long);
+        assert_eq!((parts.len(), open().saturating_sub(before) < 10), (2_000, true));
+        drop(parts);
+
+        let text = "1244332800.123 1 192.0.2.0 TCP_HIT/200 7 GET http://a/b - NONE/- c/d\n";
+        let short = dir.path().join("short");
+        std::fs::write(&short, text).unwrap();
+        let what = What {
+            subject: usage::table::Subject::Project,
+            from_ms: None,
+            to_ms: None,
+            locator: None,
+            hosts: super::super::count::Hosts::default(),
+        };
+        let paths = vec![short; 2_000];
+        let reading = read(&paths, &what).unwrap();
+        assert_eq!((reading.failures().next(), reading.sums.all.requests), (None, 2_000));
     }
 }

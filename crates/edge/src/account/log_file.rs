@@ -6,17 +6,20 @@
 //! lines. After a write that was cut short (no space, a killed process) the next begins with a line
 //! feed, so that no line continues another.
 //!
-//! What cannot be written is dropped and counted. Nobody waits for it.
+//! What cannot be written is dropped and counted. Nobody waits for it: a pipe that nobody reads is not
+//! opened, and one that is full is tried for a moment only.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use model::Now;
 use model::time::utc;
 use rt::Metrics;
+use rt::file::without_waiting;
 use rt::metrics::{Counter, edge as metric};
 use serde_json::{Value, json};
 
@@ -26,6 +29,9 @@ use crate::params::LogParams;
 /// How often the path is looked at, and an error is logged at most, milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
 const COMPLAIN_EVERY_MS: u64 = 60_000;
+/// How often a pipe that is full is tried again, and after how long each time.
+const TRIES: u32 = 20;
+const TRY_AFTER: Duration = Duration::from_millis(1);
 /// Its owner writes, its group reads.
 const MODE: u32 = 0o640;
 
@@ -88,11 +94,10 @@ impl LogFile {
         }
         self.look_at_ns = now.plus_ms(LOOK_EVERY_MS).mono_ns;
         if is_asked || !self.is_at_path() {
-            let opened = OpenOptions::new().append(true).create(true).mode(MODE).open(&self.path);
-            match opened {
-                Ok(file) => {
-                    self.is_torn = ends_within_a_line(&file, &self.path);
+            match open(&self.path) {
+                Ok((file, is_torn)) => {
                     self.file = Some(file);
+                    self.is_torn = is_torn;
                 }
                 // What was open, if anything, is still better than nothing.
                 Err(error) => self.complain(now, &error),
@@ -134,13 +139,19 @@ impl LogFile {
     }
 }
 
-/// Whether the file that was opened at `path` has an end within a line: its writer was killed.
-fn ends_within_a_line(file: &File, path: &Path) -> bool {
-    let length = file.metadata().map_or(0, |data| if data.is_file() { data.len() } else { 0 });
-    let mut last = [b'\n'];
-    let Some(at) = length.checked_sub(1) else { return false };
-    let read = File::open(path).and_then(|file| file.read_exact_at(&mut last, at));
-    read.is_ok() && last != [b'\n']
+/// The file, and whether it ends within a line.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    let file = without_waiting(&mut options).append(true).create(true).mode(MODE).open(path)?;
+    let about = file.metadata()?;
+    let Some(last) = about.len().checked_sub(1).filter(|_| about.is_file()) else {
+        return Ok((file, false));
+    };
+    let mut end = [0];
+    let read = without_waiting(OpenOptions::new().read(true)).open(path);
+    let read = read.and_then(|file| file.read_exact_at(&mut end, last));
+    // Of one that we may not read nobody knows: an empty line too many does no harm.
+    Ok((file, read.is_err() || end != *b"\n"))
 }
 
 /// Writes all of `bytes`, or as much as can be, after a line feed if what was written last is torn.
@@ -150,7 +161,7 @@ fn put(file: &mut File, is_torn: &mut bool, bytes: &[u8]) -> (usize, Option<io::
         return (0, Some(error));
     }
     *is_torn = false;
-    let mut written = 0usize;
+    let (mut written, mut tries) = (0usize, 0u32);
     while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
         let error = match file.write(rest) {
             Ok(0) => io::ErrorKind::WriteZero.into(),
@@ -160,6 +171,11 @@ fn put(file: &mut File, is_torn: &mut bool, bytes: &[u8]) -> (usize, Option<io::
                 continue;
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && tries < TRIES => {
+                tries = tries.saturating_add(1);
+                std::thread::sleep(TRY_AFTER);
+                continue;
+            }
             Err(error) => error,
         };
         return (written, Some(error));
@@ -258,5 +274,29 @@ mod tests {
         log.write(t, &lines("six\n"));
         let text = fs::read_to_string(&log.path).unwrap();
         assert_eq!(text, "one\ntw\nthree\nfour\nfi\nsix\n");
+    }
+
+    #[test]
+    fn nobody_waits_for_whoever_should_read_a_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let (mut log, figures) = log(path.clone());
+        let t = Now { mono_ns: 1, wall_ms: 1 };
+        log.look(t, 0);
+        log.write(t, &lines("one\n"));
+        assert_eq!(counts(&figures), (0, 1), "nobody reads");
+        let mut reader = without_waiting(OpenOptions::new().read(true)).open(&path).unwrap();
+        log.look(t.plus_ms(LOOK_EVERY_MS), 0);
+        log.write(t, &lines("two\n"));
+        // More than a pipe holds.
+        log.write(t, &lines(&"x\n".repeat(1 << 20)));
+        let (written, lost) = counts(&figures);
+        assert!(written > 1 && lost > 1, "{written} {lost}");
+        assert_eq!(written + lost, (1 << 20) + 2);
+        let mut found = vec![0; 4];
+        std::io::Read::read_exact(&mut reader, &mut found).unwrap();
+        assert_eq!(found, b"two\n");
     }
 }

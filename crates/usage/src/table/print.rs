@@ -1,5 +1,6 @@
 //! The forms of a table: text, CSV, JSON.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use model::time::utc;
@@ -38,7 +39,7 @@ impl Table {
         let unit = format!("{} of {}", self.rows.len(), self.keys);
         lines.push(sum("shown", self.shown, unit));
         if self.others != Count::default() {
-            lines.push(sum("others", self.others, "too many to tell apart".to_owned()));
+            lines.push(sum("others", self.others, "too many or too long to tell apart".to_owned()));
         }
         if self.unknown != Count::default() {
             lines.push(sum("unknown", self.unknown, "the log does not say".to_owned()));
@@ -76,7 +77,7 @@ impl Table {
                 cells.extend(measured(row.sum.ways.as_deref()));
             }
             cells.extend(self.subject.about_title().map(|_| row.about.clone()));
-            let cells: Vec<_> = cells.iter().map(|cell| quoted(cell)).collect();
+            let cells: Vec<_> = cells.iter().map(|cell| quoted(&inert(cell))).collect();
             out.push_str(&cells.join(","));
             out.push_str("\r\n");
         }
@@ -202,6 +203,14 @@ fn number(figure: &str) -> Value {
     serde_json::from_str(figure).unwrap_or(Value::Null)
 }
 
+/// A text that a spreadsheet would calculate, as a text: hosts are what any client wrote.
+fn inert(cell: &str) -> Cow<'_, str> {
+    match cell.starts_with(['=', '+', '-', '@']) {
+        true => format!("'{cell}").into(),
+        false => cell.into(),
+    }
+}
+
 /// A cell of CSV (RFC 4180 section 2).
 fn quoted(cell: &str) -> String {
     if cell.contains([',', '"']) {
@@ -306,6 +315,24 @@ rank,asn,bytes,mbytes,requests,percent,name\r
         let nothing = Table::new(Subject::Node, &Sums::default(), 10, |_| None);
         assert_eq!(nothing.csv(), "rank,node,bytes,mbytes,requests,percent\r\n");
         assert!(nothing.text().ends_with("total    0.00         0          0.00  all traffic\n"));
+    }
+
+    #[test]
+    fn spreadsheets_calculate_nothing_that_a_client_wrote() {
+        let mut sums = Sums::default();
+        let hosts = ["=1+1", "+1", "-1", "@a", "a=1", "=a,\"b\""];
+        for (host, bytes) in hosts.into_iter().zip((1..=6).rev()) {
+            sums.add(Place::Key(host.as_bytes()), bytes, b"", 0);
+        }
+        let table = Table::new(Subject::Project, &sums, 10, |_| None);
+        let csv = table.csv();
+        let cell = |line: &str| {
+            let (_, rest) = line.split_once(',').unwrap();
+            rest.rsplitn(5, ',').last().unwrap().to_owned()
+        };
+        let cells: Vec<_> = csv.lines().skip(1).map(cell).collect();
+        assert_eq!(cells, ["'=1+1", "'+1", "'-1", "'@a", "a=1", "\"'=a,\"\"b\"\"\""]);
+        assert_eq!(table.json()["rows"][0]["project"], "=1+1", "programs read what was written");
     }
 
     #[test]
