@@ -15,7 +15,7 @@ mod month;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,6 +34,9 @@ use month::{Allowed, Month, Sample, Standing, Used};
 
 /// How often it is looked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The commit counts as spent for so many looks after somebody last waited for what is left of it: those
+/// who are sent on wait no more, and must not be the reason that the next ones stay.
+const SPENT_LOOKS: u32 = 60;
 
 /// The bill of this node.
 #[derive(Debug)]
@@ -42,7 +45,8 @@ pub(crate) struct Bill {
     /// What all responses share while there are terms that may limit them.
     sending: Shaper,
     has_terms: AtomicBool,
-    is_spent: AtomicBool,
+    /// Looks for which the commit still counts as spent.
+    spent_looks: AtomicU32,
     shown: Shown,
 }
 
@@ -84,7 +88,7 @@ impl Bill {
             state: Mutex::new(state),
             sending,
             has_terms: AtomicBool::new(false),
-            is_spent: AtomicBool::new(false),
+            spent_looks: AtomicU32::new(0),
             shown: Shown::new(metrics),
         }
     }
@@ -96,9 +100,9 @@ impl Bill {
         self.has_terms.store(may_limit, Relaxed);
     }
 
-    /// The commit is used up, and clients wait for what is left of it.
+    /// The commit is used up, and clients wait for what is left of it or did within the last minute.
     pub(crate) fn is_spent(&self) -> bool {
-        self.is_spent.load(Relaxed)
+        self.spent_looks.load(Relaxed) > 0
     }
 
     /// What a response is paced by.
@@ -127,7 +131,8 @@ impl Bill {
             None => self.sending.lift(),
         }
         let waits = self.sending.shaped().waiting > 0;
-        self.is_spent.store(allowed.is_some() && waits, Relaxed);
+        let before = self.spent_looks.load(Relaxed);
+        self.spent_looks.store(spent_looks(before, allowed.is_some(), waits), Relaxed);
         let slot = state.month.slot(now_s);
         if slot != state.written {
             self.shown.p95.set(gauge(state.month.p95(now_s).0));
@@ -179,6 +184,15 @@ impl Bill {
 impl State {
     fn write(&self) -> io::Result<()> {
         if self.is_handed_over { Ok(()) } else { self.keep.write(&self.month) }
+    }
+}
+
+/// For how many looks more the commit counts as spent.
+fn spent_looks(before: u32, is_limited: bool, waits: bool) -> u32 {
+    match (is_limited, waits) {
+        (false, _) => 0,
+        (true, true) => SPENT_LOOKS,
+        (true, false) => before.saturating_sub(1),
     }
 }
 
@@ -268,6 +282,19 @@ mod tests {
         // The clock of the machine is not that of the tests.
         bill.state().month = Month::beginning(at(0, 0).wall_s());
         bill
+    }
+
+    #[test]
+    fn who_is_sent_on_does_not_end_the_sending_on() {
+        let mut looks = spent_looks(0, true, false);
+        assert_eq!(looks, 0, "nobody waits for what is left");
+        looks = spent_looks(looks, true, true);
+        for _ in 1..SPENT_LOOKS {
+            looks = spent_looks(looks, true, false);
+            assert!(looks > 0, "all of them went elsewhere");
+        }
+        assert_eq!(spent_looks(looks, true, false), 0, "a minute later it is tried again");
+        assert_eq!(spent_looks(looks, false, true), 0, "the terms allow it again");
     }
 
     #[test]
