@@ -5,7 +5,9 @@
 # usage: edge-adapter.sh start|stop|kill9|clear|pids|url|tlsurl|h2|disk|version
 # environment: ORIGIN (host:port of the master), PORT, TLSPORT, INST (suffix of the run folder),
 # EDGEBENCH_TMP (scratch folder; the certificate lies in tls/ there and is the same for all peers),
-# LOG (off, squid or json; an access log in the run folder, and an admin socket for its metrics).
+# LOG (off, squid or json; an access log in the run folder, and an admin socket for its metrics),
+# NODE (what the node map says of the node besides, in JSON: '"cap": [...]'), LIMITS (lines of
+# [edge.limits], and an admin socket), ASN (a database of networks in MaxMind format).
 # STALE is accepted and changes nothing: stale content is served by default.
 set -eu
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -15,6 +17,8 @@ origin=${ORIGIN:-127.0.0.1:8000}
 port=${PORT:-8101}
 tlsport=${TLSPORT:-8201}
 log=${LOG:-off}
+limits=${LIMITS:-}
+asn=${ASN:-}
 tls=${EDGEBENCH_TMP:-${TMPDIR:-/tmp}/edgebench}/tls
 
 # The certificate as the other peers make it: whoever comes first does.
@@ -33,7 +37,7 @@ write_config() {
   "format": 1, "generation": $(date +%s%3N), "publisher": "bench",
   "map": {
     "sites": {"here": {}},
-    "nodes": {"bench-edge": {"site": "here", "addresses": ["127.0.0.1"]}},
+    "nodes": {"bench-edge": {"site": "here", "addresses": ["127.0.0.1"]${NODE:+, $NODE}}},
     "pools": {"all": {"bench-edge": 1}}, "maps": {"default": {"default": ["all"]}},
     "zones": {"example": {
       "ns": ["ns1.dns.example"], "ttl_s": 3600,
@@ -66,6 +70,10 @@ size = "20 GiB"
 TOML
   if [ "$log" != off ]; then
     printf '\n[[edge.log]]\npath = "access.log"\nformat = "%s"\n' "$log" >> "$run/edge.toml"
+  fi
+  if [ -n "$limits" ]; then printf '\n[edge.limits]\n%s\n' "$limits" >> "$run/edge.toml"; fi
+  if [ -n "$asn" ]; then printf '\n[location]\nasn = "%s"\n' "$asn" >> "$run/edge.toml"; fi
+  if [ "$log" != off ] || [ -n "$limits" ]; then
     printf '\n[admin]\nlisten = "unix:admin.sock"\n' >> "$run/edge.toml"
   fi
 }

@@ -139,3 +139,138 @@ fn wrong_usage_is_exit_code_2() {
         assert_eq!(output(cacheboy().args(arguments)).code, 2, "{arguments:?}");
     }
 }
+
+/// The commands that a help lists.
+fn commands(help: &str) -> Vec<&str> {
+    let list = help.split("Commands:\n").nth(1).unwrap_or_default();
+    let lines = list.lines().take_while(|line| line.starts_with("  "));
+    lines.filter_map(|line| line.split_whitespace().next()).filter(|word| *word != "help").collect()
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    assert_eq!(output(cacheboy().args(["man", "--dir"]).arg(dir.path())).code, 0);
+    let page = |name: &str| fs::read_to_string(dir.path().join(format!("{name}.1"))).expect(name);
+    let help = output(cacheboy().arg("--help")).out;
+    assert!(commands(&help).len() > 10, "{help}");
+    for command in commands(&help) {
+        let own = page(&format!("cacheboy-{command}"));
+        assert!(own.contains(".SH SYNOPSIS") && own.contains(".SH OPTIONS"), "{own}");
+    }
+    assert!(page("cacheboy-node-drain").contains("\\-\\-reason"), "commands of commands too");
+    assert_eq!(output(cacheboy().arg("man")).out, page("cacheboy"));
+    let nowhere = output(cacheboy().args(["man", "--dir"]).arg(dir.path().join("nowhere")));
+    assert_eq!(nowhere.code, 1);
+    assert!(nowhere.err.contains("cannot write manual pages to"), "{}", nowhere.err);
+}
+
+#[test]
+fn a_shell_completes_commands_and_options() {
+    let script = output(cacheboy().args(["completions", "bash"])).out;
+    let complete = |words: &str, at: usize, word: &str, before: &str| {
+        let play = format!(
+            "{script}\nCOMP_WORDS=({words}); COMP_CWORD={at}; _cacheboy cacheboy '{word}' '{before}'; \
+             echo \"${{COMPREPLY[*]}}\""
+        );
+        output(std::process::Command::new("bash").args(["--norc", "-c", &play])).out
+    };
+    assert_eq!(complete("cacheboy mas", 1, "mas", "cacheboy"), "master\n");
+    assert_eq!(complete("cacheboy edge --con", 2, "--con", "edge"), "--config\n");
+    for shell in ["zsh", "fish"] {
+        let script = output(cacheboy().args(["completions", shell])).out;
+        assert!(script.contains("cacheboy") && script.contains("dnssec"), "{shell}: {script}");
+    }
+    assert_eq!(output(cacheboy().args(["completions", "cmd"])).code, 2);
+}
+
+/// The blocks of commands of a page, `<!-- run -->` before them or not.
+fn blocks(page: &str, only_run: bool) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let (mut inside, mut before) = (false, "");
+    for line in page.lines().map(str::trim) {
+        if inside && line == "```" {
+            inside = false;
+        } else if inside {
+            let block: &mut String = blocks.last_mut().unwrap();
+            block.push_str(line);
+            block.push('\n');
+        } else if line == "```sh" && (!only_run || before == "<!-- run -->") {
+            inside = true;
+            blocks.push(String::new());
+        }
+        before = line;
+    }
+    blocks
+}
+
+#[test]
+fn commands_of_the_operators_page_do_what_it_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = std::process::Command::new("cp")
+        .arg("-r")
+        .arg(root().join("maps"))
+        .arg(dir.path())
+        .output();
+    assert!(copy.unwrap().status.success());
+    let page = fs::read_to_string(root().join("docs/operate.md")).unwrap();
+    let blocks = blocks(&page, true);
+    assert!(blocks.len() >= 4, "{blocks:?}");
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_cacheboy"));
+    let path =
+        format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    for block in blocks {
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["--norc", "-euo", "pipefail", "-c", &block]).current_dir(dir.path());
+        let ran = output(bash.env("PATH", &path));
+        assert_eq!(ran.code, 0, "{block}\n{}{}", ran.out, ran.err);
+    }
+    let explain = |maps: &str, client: &str| {
+        let mut command = cacheboy();
+        command.args(["explain", client, "videolan", "--maps"]).arg(dir.path().join(maps));
+        output(&mut command).out
+    };
+    assert!(explain("maps-new", "192.0.2.1").contains("cable cut"), "the override is there");
+    assert!(explain("maps-new", "81.2.69.142").contains("drained"), "the node is drained");
+    assert_ne!(
+        explain("maps-new", "24.0.0.1"),
+        explain("maps", "24.0.0.1"),
+        "the weight is another"
+    );
+}
+
+#[test]
+fn pages_name_commands_and_options_that_there_are() {
+    let mut helps = std::collections::BTreeMap::<Vec<String>, String>::new();
+    let mut seen = 0;
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        for line in
+            blocks(&fs::read_to_string(&path).unwrap(), false).iter().flat_map(|b| b.lines())
+        {
+            let Some(rest) = line.strip_prefix("cacheboy ") else { continue };
+            let rest = rest.split(['#', '|', '&', '>']).next().unwrap();
+            let words: Vec<_> = rest.split_whitespace().map(str::to_owned).collect();
+            let known = |words: &[String]| {
+                words.iter().all(|word| word.chars().all(|c| c.is_ascii_lowercase()))
+            };
+            let two =
+                words.len() > 1 && ["map", "node", "cert", "dnssec"].contains(&words[0].as_str());
+            let command = words[..if two { 2 } else { 1 }].to_vec();
+            assert!(known(&command), "{}: {line}", path.display());
+            let help = helps.entry(command.clone()).or_insert_with(|| {
+                let ran = output(cacheboy().args(&command).arg("--help"));
+                assert_eq!(ran.code, 0, "{}: {line}\n{}", path.display(), ran.err);
+                ran.out
+            });
+            for option in words.iter().filter(|word| word.starts_with("--")) {
+                assert!(help.contains(option.as_str()), "{}: {line}: no {option}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "the pages are read: {seen} options");
+}

@@ -211,6 +211,60 @@ fn json_lines_tell_projects_nodes_limits_and_who_was_missteered() {
 }
 
 #[test]
+fn demand_tells_projects_countries_networks_and_families_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("access.json");
+    let line = |ms: u64, client: &str, bytes: u64, more: &str| {
+        format!(
+            "{{\"ended_ms\":{ms},\"client\":\"{client}\",\"node\":\"one\",\"host\":\"a\",\"bytes\":{bytes}{more}}}\n"
+        )
+    };
+    let perth = r#","asn":7545,"country":"AU","project":"film""#;
+    let text = [
+        line(DAY_MS, "192.0.2.0", 15_000_000, perth),
+        line(DAY_MS + 299_999, "192.0.2.0", 22_500_000, perth),
+        line(DAY_MS + 300_000, "2001:db8::", 7_500_000, perth),
+        line(DAY_MS, "203.0.113.0", 5, r#","country":"NZ","project":"film""#),
+        line(DAY_MS, "203.0.113.0", 70, r#","asn":1,"country":"NZ","project":"""#),
+        line(DAY_MS, "203.0.113.0", 900, r#","asn":1,"country":"NZ","outcome":"health""#),
+        // Squid's lines have neither project nor country: both are looked up.
+        format!(
+            "{}.000 1 24.1.0.0 TCP_HIT/200 1000 GET http://download.videolan.example/a - NONE/- a/b\n",
+            DAY_MS / 1000
+        ),
+    ];
+    fs::write(&log, text.concat()).unwrap();
+    let maps = root().join("maps");
+    let ran = report(&["demand", "--format", "json", "--maps", maps.to_str().unwrap()], &[&log]);
+    // Without databases it says that it takes those of the demo.
+    assert_eq!((ran.code, ran.err.lines().count()), (0, 1), "{}", ran.err);
+    let document: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&document["format"], &document["report"]), (&1.into(), &"demand".into()));
+    assert_eq!(document["total"], serde_json::json!({ "bytes": 45_001_075, "requests": 6 }));
+    assert_eq!(document["others"], serde_json::json!({ "bytes": 70, "requests": 1 }));
+    let rows: Vec<String> = document["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| {
+            let keys =
+                ["project", "country", "asn", "family", "bytes", "requests", "peak_bits_per_s"];
+            keys.map(|key| row[key].to_string()).join(" ")
+        })
+        .collect();
+    // 37.5 MB in the five minutes of most are 1 Mbit/s, of which IPv4 had 37.5 / 45 of all bytes.
+    assert_eq!(rows[0], r#""film" "AU" 7545 "v4" 37500000 2 833333"#);
+    assert_eq!(rows[1], r#""film" "AU" 7545 "v6" 7500000 1 166666"#);
+    assert!(
+        rows[2].starts_with(r#""videolan" "US" "#) && rows[2].contains(r#" "v4" 1000 1 "#),
+        "{}",
+        rows[2]
+    );
+    assert!(rows[3].starts_with(r#""film" "NZ" "#), "{}", rows[3]);
+    assert_eq!(rows.len(), 4);
+}
+
+#[test]
 fn what_is_broken_is_said_and_the_rest_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let good = "1249257600.000 1 192.0.2.0 TCP_HIT/200 1000 GET http://a/b - NONE/- a/b AS1\n";
@@ -269,16 +323,26 @@ fn what_is_broken_is_said_and_the_rest_is_read() {
 #[test]
 fn what_is_asked_wrongly_says_what_to_write() {
     for (args, words) in [
-        (&["report", "colour", "--log", "a"][..], "asn, country, project, node, missteered"),
+        (
+            &["report", "colour", "--log", "a"][..],
+            "asn, country, project, node, missteered, demand",
+        ),
         (&["report", "asn"], "--log <FILE>"),
         (&["report", "asn", "--log", "a", "--from", "today"], "write 2026-11-30"),
         (
             &["report", "asn", "--log", "a", "--from", "2026-11-30", "--to", "2026-11-30"],
             "--from is not before --to",
         ),
+        (&["node", "drain", "--for", "0s"], "leave it out to drain until the node is undrained"),
     ] {
         let ran = output(cacheboy().args(args));
         assert_eq!(ran.code, 2, "{args:?}");
         assert!(ran.err.contains(words), "{args:?}: {}", ran.err);
+    }
+    for subject in ["asn", "country"] {
+        let database = format!("--{subject}");
+        let ran = output(cacheboy().args(["report", subject, &database, "nosuch", "--log", "a"]));
+        let words = "cannot read nosuch: check its name and its permissions: No such file";
+        assert!(ran.code == 1 && ran.err.contains(words), "{}", ran.err);
     }
 }

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
+use locate::Evidence;
+use locate::mmdb_write::Writer;
 use support::{cacheboy, output, until};
 
 const CONFIG: &str = r#"
@@ -27,6 +29,9 @@ listen = "unix:admin.sock"
 
 [follow]
 node_map = ["http://NET:7083/node-map"]
+
+[location]
+country = "country.mmdb"
 
 [master]
 listen = ["NET:7082"]
@@ -102,6 +107,11 @@ impl Host {
         fs::write(at("maps/all.toml"), MAP.replace("NET", net)).unwrap();
         let config = CONFIG.replace("NET", net).replace("NOTICE", &notice_s.to_string());
         fs::write(at("host.toml"), config).unwrap();
+        let mut database = Writer::new("Test", "everybody is in Germany", 0);
+        let country = "DE".parse().ok();
+        let evidence = Evidence { asn: None, country, continent: None };
+        database.insert("0.0.0.0/0".parse().unwrap(), &locate::testing::record(evidence, None));
+        fs::write(at("country.mmdb"), database.finish()).unwrap();
         fs::write(at("tree/.cacheboy-tree"), "").unwrap();
         fs::write(at("tree/small"), SMALL).unwrap();
         fs::write(at("tree/large"), large()).unwrap();
@@ -185,22 +195,45 @@ fn large() -> Vec<u8> {
     (0..LARGE_BYTES / 4).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect()
 }
 
-/// Asks once over UDP for the steered name; an error when nothing comes.
-fn query(net: &str) -> std::io::Result<()> {
-    let socket = UdpSocket::bind((net, 0))?;
-    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+/// A question for the address of the steered name.
+fn question() -> Vec<u8> {
     let mut question = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00".to_vec();
     for label in ["files", "cdn", "example"] {
         question.push(u8::try_from(label.len()).unwrap());
         question.extend(label.as_bytes());
     }
     question.extend([0, 0, 1, 0, 1]);
-    socket.send_to(&question, (net, 7053))?;
+    question
+}
+
+/// Whether `answer` is one to [`question`], with an address.
+fn check(answer: &[u8]) -> std::io::Result<()> {
+    let refused = || std::io::Error::other(format!("answer {:?}", &answer[..answer.len().min(12)]));
+    let is_answer = answer[..2] == question()[..2] && answer[3] & 15 == 0 && answer[7] > 0;
+    if is_answer { Ok(()) } else { Err(refused()) }
+}
+
+/// Asks once over UDP for the steered name; an error when nothing comes.
+fn query(net: &str) -> std::io::Result<()> {
+    let socket = UdpSocket::bind((net, 0))?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    socket.send_to(&question(), (net, 7053))?;
     let mut answer = [0; 512];
     let length = socket.recv(&mut answer)?;
-    let refused = || std::io::Error::other(format!("answer {:?}", &answer[..length.min(12)]));
-    let is_answer = answer[..2] == question[..2] && answer[3] & 15 == 0 && answer[7] > 0;
-    if is_answer { Ok(()) } else { Err(refused()) }
+    check(&answer[..length])
+}
+
+/// The same over a TCP connection of its own.
+fn query_tcp(net: &str) -> std::io::Result<()> {
+    let mut stream = TcpStream::connect((net, 7053))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let question = question();
+    stream.write_all(&[&[0, u8::try_from(question.len()).unwrap()], &question[..]].concat())?;
+    let mut length = [0; 2];
+    stream.read_exact(&mut length)?;
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut answer)?;
+    check(&answer)
 }
 
 /// Repeats `ask` until told to stop; gives every failure.
@@ -263,6 +296,62 @@ fn hand_overs_lose_no_request_no_query_and_no_download() {
         let process = host.process();
         process["version"] == env!("CARGO_PKG_VERSION") && process["predecessor"].is_null()
     });
+}
+
+#[test]
+fn hand_overs_new_maps_and_new_databases_lose_no_query() {
+    const NET: &str = "127.83.0.4";
+    let host = Host::start(NET, 0);
+    let (stop, over_udp, over_tcp, edits) =
+        (Arc::default(), Arc::default(), Arc::default(), Arc::default());
+    let maps = host.path().join("maps/all.toml");
+    let database = host.path().join("country.mmdb");
+    let demo = fs::read(&database).unwrap();
+    let number = AtomicU64::new(0);
+    let edit = move || {
+        let n = number.fetch_add(1, Relaxed);
+        // A pool beside the one that answers: every edit is a new node map with new lists.
+        let map = MAP
+            .replace("[pool]\n", &format!("[pool]\nnew{n} = {{ one = 1 }}\n"))
+            .replace("[\"all\"]", &format!("[\"all\", \"new{n}\"]"));
+        replace(&maps, map.replace("NET", NET).as_bytes())?;
+        replace(&database, &demo)?;
+        thread::sleep(Duration::from_millis(50));
+        Ok(())
+    };
+    let clients = [
+        repeat(&stop, &over_udp, || query(NET)),
+        repeat(&stop, &over_udp, || query(NET)),
+        repeat(&stop, &over_tcp, || query_tcp(NET)),
+        repeat(&stop, &edits, edit),
+    ];
+    let all = [&over_udp, &over_tcp, &edits];
+    for _ in 0..3 {
+        let so_far = all.map(|done: &Arc<AtomicU64>| done.load(Relaxed));
+        host.hand_over();
+        until("queries are answered meanwhile", || {
+            all.iter().zip(so_far).all(|(done, so_far)| done.load(Relaxed) > so_far + 5)
+        });
+        // Each process takes over maps and databases that come while it is there.
+        let seen = host.log().len();
+        until("new maps and databases are in use", || {
+            let log = host.log();
+            let news = &log[seen..];
+            news.contains("location database read anew") && news.contains("by a new node map")
+        });
+    }
+    stop.store(true, Relaxed);
+    for client in clients {
+        assert_eq!(client.join().unwrap(), Vec::<String>::new(), "{}", host.log());
+    }
+    assert!(!host.log().contains("maps refused"), "{}", host.log());
+}
+
+/// Writes `bytes` to `path` so that nobody sees a part.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let beside = path.with_extension("new");
+    fs::write(&beside, bytes)?;
+    fs::rename(&beside, path)
 }
 
 #[test]

@@ -9,6 +9,18 @@ use crate::{files_below, none, read, root};
 const TOP: [&str; 9] =
     ["crates/", "docs/", "maps/", "tests/", "deploy/", "ansible/", ".ci/", "./", "../"];
 
+/// The operator's manual: of each of its commands it is said what runs it.
+const MANUAL: [&str; 8] = [
+    "docs/install.md",
+    "docs/deploy.md",
+    "docs/project.md",
+    "docs/sponsor.md",
+    "docs/operate.md",
+    "docs/incidents.md",
+    "docs/tuning.md",
+    "docs/compare.md",
+];
+
 /// The pages for people.
 fn pages() -> Vec<String> {
     let mut pages: Vec<String> = ["README.md", "CHANGELOG.md", "NOTICE"].map(str::to_owned).into();
@@ -181,4 +193,64 @@ fn the_map_of_a_page_is_understood() {
     );
     let names = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(map, [("a".to_owned(), names(&["one", "two"])), ("b".to_owned(), names(&[]))]);
+}
+
+/// Blocks of commands of a page without a line before them that says what runs them:
+/// `<!-- run -->` (the end-to-end tests do), `<!-- run by FILE -->` or `<!-- not run: WHY -->`.
+fn unmarked_commands(page: &str, text: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut before = "";
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let mark = before.strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        let is_marked = mark.is_some_and(|mark| {
+            let by = mark.strip_prefix("run by ");
+            mark == "run"
+                || mark.strip_prefix("not run: ").is_some_and(|why| !why.is_empty())
+                || by.is_some_and(|file| root().join(file).is_file())
+        });
+        if line == "```sh" && !is_marked {
+            faults.push(format!("{page}:{}: nothing says what runs these commands", number + 1));
+        }
+        before = line;
+    }
+    faults
+}
+
+#[test]
+fn commands_of_the_manual_are_run_or_say_why_not() {
+    none(MANUAL.iter().flat_map(|page| unmarked_commands(page, &read(page))).collect());
+}
+
+#[test]
+fn a_command_that_nothing_runs_is_found() {
+    let text = "<!-- run -->\n```sh\na\n```\n\n```sh\nb\n```\n<!-- run by tests/none -->\n```sh\nc\n```\n\
+                <!-- not run: no network -->\n```sh\nd\n```\n<!-- not run:  -->\n```sh\ne\n```\n";
+    let said = |line| format!("docs/a.md:{line}: nothing says what runs these commands");
+    assert_eq!(unmarked_commands("docs/a.md", text), [said(6), said(10), said(18)]);
+}
+
+/// Metrics that a page names and the page of metrics does not have.
+fn unknown_metrics(page: &str, text: &str, metrics: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let names = text.split(|c| !is_part(c)).filter(|name| {
+        let role = name.strip_prefix("cacheboy_").and_then(|rest| rest.split_once('_'));
+        // A family is named by its beginning, with a star behind it.
+        role.is_some_and(|(role, _)| ["host", "edge", "dns", "health", "master"].contains(&role))
+            && !name.ends_with('_')
+    });
+    let unknown = names.filter(|name| !metrics.contains(&format!("`{name}`")));
+    unknown.map(|name| format!("{page}: there is no metric {name}")).collect()
+}
+
+#[test]
+fn the_manual_names_metrics_that_there_are() {
+    let metrics = read("docs/metrics.md");
+    // The playbook's variables are called so too.
+    let pages = MANUAL.iter().filter(|page| **page != "docs/deploy.md");
+    none(pages.flat_map(|page| unknown_metrics(page, &read(page), &metrics)).collect());
+    assert_eq!(
+        unknown_metrics("a", "`cacheboy_edge_x`, cacheboy_edge_way_*, `cacheboy_y`", &metrics),
+        ["a: there is no metric cacheboy_edge_x"]
+    );
 }

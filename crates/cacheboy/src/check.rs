@@ -11,22 +11,26 @@ use anyhow::{Result, bail};
 use config::{ConfigFile, HostConfig};
 use locate::Locator;
 use model::{HostName, Name};
-use nodemap::{AdminMap, Finding, HostPattern, NodeMap};
+use nodemap::{AdminMap, Finding, HostPattern, NodeMap, ProjectTls};
 use rt::tls::Certificate;
 
 use crate::cli::CheckArgs;
 use crate::out::say;
 
 mod certificates;
+mod keys;
 mod logs;
+mod zones;
 
 /// Nodes that a finding names at most.
 const NODES_SHOWN: usize = 12;
 
-/// Checks each path, prints all findings, and exits 1 when there is one.
+/// Checks each path, prints all findings, and exits 1 when there is one. What only might be meant
+/// otherwise is a warning, and changes nothing.
 pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
     let mut clean = true;
-    for (path, outcome) in args.paths.iter().zip(check_all(&args.paths)) {
+    let (outcomes, warnings) = check_all(&args.paths);
+    for (path, outcome) in args.paths.iter().zip(outcomes) {
         match outcome {
             Ok(summary) => say!("{}: ok: {summary}", path.display())?,
             Err(findings) => {
@@ -37,13 +41,17 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode> {
             }
         }
     }
+    for warning in warnings {
+        say!("warning: {warning}")?;
+    }
     Ok(if clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// A summary or all findings, for each path.
 type Outcome = Result<String, Vec<Finding>>;
 
-fn check_all(paths: &[PathBuf]) -> Vec<Outcome> {
+/// What came of each path, and all warnings.
+fn check_all(paths: &[PathBuf]) -> (Vec<Outcome>, Vec<Finding>) {
     let mut across = Across::default();
     let mut outcomes: Vec<Outcome> = paths.iter().map(|path| check(path, &mut across)).collect();
     for (path, outcome) in paths.iter().zip(&mut outcomes) {
@@ -56,7 +64,7 @@ fn check_all(paths: &[PathBuf]) -> Vec<Outcome> {
             summary.push_str(&note);
         }
     }
-    outcomes
+    (outcomes, across.warnings)
 }
 
 /// What is checked across paths.
@@ -66,12 +74,19 @@ struct Across {
     nodes: Option<BTreeSet<Name>>,
     /// Some maps could not be read, so that a node may be in those.
     unsure: bool,
-    /// The hosts of the projects of all maps.
+    /// The hosts of the projects of all maps whose certificates are files.
     hosts: BTreeSet<HostName>,
     /// The projects that offer HTTP/3.
     http3: BTreeSet<Name>,
     /// Hosts with an edge.
     edges: Vec<Edge>,
+    /// The maps; `None` before the first.
+    map: Option<AdminMap>,
+    /// Zone files, by the config that names them.
+    zones: Vec<(PathBuf, zones::Files)>,
+    /// Signed zones, by the config that names them.
+    signed: Vec<(PathBuf, keys::Signed)>,
+    warnings: Vec<Finding>,
 }
 
 /// A host with an edge.
@@ -88,10 +103,13 @@ struct Edge {
 
 impl Across {
     fn note(&mut self, map: &AdminMap) {
+        self.map.get_or_insert_with(|| map.clone());
         self.nodes.get_or_insert_default().extend(map.nodes.keys().cloned());
         let offers = map.projects.iter().filter(|(_, project)| project.http3);
         self.http3.extend(offers.map(|(name, _)| name.clone()));
-        let hosts = map.projects.values().flat_map(|project| &project.hosts);
+        // Those of other projects are fetched.
+        let by_files = map.projects.values().filter(|project| project.tls == ProjectTls::Files);
+        let hosts = by_files.flat_map(|project| &project.hosts);
         self.hosts.extend(hosts.filter_map(|host| match host {
             HostPattern::Exact(name) => Some(name.clone()),
             HostPattern::Any => None,
@@ -105,7 +123,9 @@ impl Across {
             Ok(map) => self.note(map),
             Err(_) => self.unsure = true,
         }
-        map
+        let map = map?;
+        self.warnings.extend(nodemap::admin::expired(&map, dir, rt::clock::now().wall_ms));
+        Ok(map)
     }
 
     /// That the edge in the config `path` speaks TLS, and not HTTP/3 for projects that offer it. No
@@ -147,7 +167,18 @@ fn contradictions(across: &Across, path: &Path) -> Vec<Finding> {
     let uncovered = edges.filter_map(|edge| {
         certificates::uncovered(&edge.file, edge.shown.as_deref()?, &across.hosts)
     });
-    across.strangers(path).chain(uncovered).collect()
+    let zones = across.zones.iter().filter(|(of, _)| of == path);
+    let left_out = zones.flat_map(|(_, files)| zones::left_out(across.map.as_ref(), files));
+    across.strangers(path).chain(uncovered).chain(left_out).chain(unsigned(across, path)).collect()
+}
+
+/// The signed zones of the config `path` that do not exist, when the maps are known.
+fn unsigned(across: &Across, path: &Path) -> Vec<Finding> {
+    let Some(map) = across.map.as_ref().filter(|_| !across.unsure) else { return Vec::new() };
+    let files = across.zones.iter().filter(|(of, _)| of == path);
+    let files: Vec<&zones::Files> = files.map(|(_, files)| files).collect();
+    let signed = across.signed.iter().filter(|(of, _)| of == path);
+    signed.flat_map(|(_, signed)| signed.not_there(map, &files).collect::<Vec<_>>()).collect()
 }
 
 fn check(path: &Path, across: &mut Across) -> Outcome {
@@ -186,6 +217,9 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
     let shown = certificates::read(&file, &config.certificates, rt::clock::now(), &mut findings);
     findings.extend(certificates::idle(&file, &config));
     findings.extend(logs::unwritable(&file, &config));
+    findings.extend(keys::unusable(&file, &config));
+    findings.extend(keys::not_to_copy(&file, &config));
+    across.signed.extend(keys::Signed::of(&file, &config).map(|signed| (path.to_owned(), signed)));
     if let Some(health) = &config.health
         && let Err(in_maps) = across.maps(&health.maps)
     {
@@ -198,6 +232,15 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
             file.finding(&["health", "maps"], problem, finding.remedy)
         }));
     }
+    if let Some(folder) = config.dns.as_ref().and_then(|dns| dns.zone_files.as_deref()) {
+        match zones::read(&file, folder) {
+            Ok(files) => {
+                across.warnings.extend(zones::ignored(folder));
+                across.zones.push((path.to_owned(), files));
+            }
+            Err(in_files) => findings.extend(in_files),
+        }
+    }
     if let Some(master) = &config.master {
         findings.extend(tree(&file, &master.tree));
     }
@@ -206,9 +249,11 @@ fn check_config(path: &Path, across: &mut Across) -> Outcome {
         ("dns", config.dns.is_some()),
         ("health", config.health.is_some()),
         ("master", config.master.is_some()),
+        ("bgp", config.bgp.is_some()),
     ];
     let roles: Vec<_> = roles.iter().filter(|(_, has)| *has).map(|(role, _)| *role).collect();
-    let summary = format!("host {} with {}", config.host.name, roles.join(", "));
+    let signed = keys::shown(&config);
+    let summary = format!("host {} with {}{signed}", config.host.name, roles.join(", "));
     if let Some(edge) = config.edge {
         let shown = shown.filter(|_| edge.listen.iter().any(|listen| listen.tls));
         let http3 = edge.listen.iter().any(|listen| listen.http3);
@@ -324,7 +369,8 @@ mod tests {
 
         fn check(&self, names: &[&str]) -> Vec<String> {
             let paths: Vec<PathBuf> = names.iter().map(|name| self.at(name)).collect();
-            let findings = check_all(&paths).into_iter().filter_map(Result::err).flatten();
+            let (outcomes, _) = check_all(&paths);
+            let findings = outcomes.into_iter().filter_map(Result::err).flatten();
             let folder = format!("{}/", self.0.path().display());
             findings.map(|finding| finding.to_string().replace(&folder, "")).collect()
         }
@@ -338,6 +384,10 @@ mod tests {
             fs::set_permissions(self.at("e.key"), fs::Permissions::from_mode(0o600)).unwrap();
         }
     }
+
+    /// RFC 8080 section 6.1.
+    const KEY: &str = "Private-key-format: v1.2\nAlgorithm: 15 (ED25519)\n\
+        PrivateKey: ODIyNjAzODQ2MjgwODAxMjI2NDUxOTAyMDQxNDIyNjI=\n";
 
     const MAP: &str = include_str!("../demo/maps/nodes.toml");
     const STEERING: &str = include_str!("../demo/maps/steering.toml");
@@ -384,6 +434,76 @@ mod tests {
         );
         fs::write(folder.at("tree/.cacheboy-tree"), "").unwrap();
         assert_eq!(folder.check(&["m.toml"]), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_may_be_meant_is_a_warning_and_keys_are_named_with_their_zones() {
+        const OWN: &str = "@ SOA ns noc 1 2 3 4 5\n NS ns.example.\n";
+        let config = "[host]\nname = \"n\"\nstate_dir = \"s\"\n[follow]\nnode_map = [\"file:m\"]\n\
+                      [dns]\nlisten = [\"127.0.0.1:53\"]\nzone_files = \"zones\"\n\
+                      [[dns.sign]]\nzone = \"own.example\"\nactive = [\"key\"]\n\
+                      [[dns.transfer]]\nzone = \"own.example\"\nkeys = [\"gone.tsig\"]\n";
+        let files = [
+            ("n.toml", config),
+            ("key", KEY),
+            ("zones/own.example.zone", OWN),
+            ("zones/README", ""),
+            ("zones/own.example.zone~", ""),
+            ("zones/other.example", ""),
+        ];
+        let folder = Folder::new(&files);
+        fs::set_permissions(folder.at("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        let (outcomes, warnings) = check_all(&[folder.at("n.toml")]);
+        let shown = |findings: &[Finding]| -> Vec<String> {
+            let folder = format!("{}/", folder.0.path().display());
+            findings.iter().map(|finding| finding.to_string().replace(&folder, "")).collect()
+        };
+        assert_eq!(
+            shown(&warnings),
+            [
+                "zones: README, other.example are not read: call a zone file after its zone, NAME.zone, \
+              and keep other files elsewhere"
+            ]
+        );
+        assert_eq!(
+            shown(outcomes[0].as_ref().unwrap_err()),
+            [
+                "n.toml:12: dns.transfer: there is no key file gone.tsig: make it with `tsig-keygen -a \
+                 hmac-sha256 NAME > gone.tsig`",
+                "n.toml:12: dns.transfer: own.example is signed as it is answered: a copy would have no \
+                 signatures: serve it from hosts with the same files and keys instead",
+            ]
+        );
+        let alone = config.split("[[dns.transfer]]").next().unwrap();
+        fs::write(folder.at("n.toml"), alone).unwrap();
+        let (outcomes, _) = check_all(&[folder.at("n.toml")]);
+        let ok = outcomes[0].as_ref().unwrap();
+        assert_eq!(ok, "host n with dns; own.example signed by 3613 (active)");
+    }
+
+    #[test]
+    fn a_signed_zone_is_one_of_the_maps_or_of_a_zone_file() {
+        const OWN: &str = "@ SOA ns1 noc 1 7200 1800 1209600 60\n@ NS ns1\nns1 A 192.0.2.1\n";
+        let sign = |zone: &str| format!("[[dns.sign]]\nzone = \"{zone}\"\nactive = [\"key\"]\n");
+        let config = format!(
+            "[host]\nname = \"n\"\nstate_dir = \"s\"\n[follow]\nnode_map = [\"file:m\"]\n\
+             [dns]\nlisten = [\"127.0.0.1:53\"]\nzone_files = \"zones\"\n{}{}{}",
+            sign("cdn.example"),
+            sign("own.example"),
+            sign("cdm.example"),
+        );
+        let files = [("n.toml", config.as_str()), ("key", KEY), ("zones/own.example.zone", OWN)];
+        let folder = Folder::new(&[&MAPS[..], &files[..]].concat());
+        fs::set_permissions(folder.at("key"), fs::Permissions::from_mode(0o600)).unwrap();
+        assert_eq!(
+            folder.check(&["n.toml", "maps"]),
+            [
+                "n.toml:15: dns.sign: cdm.example is no zone of the maps or of a zone file: nothing is \
+              signed by its keys: name the zone as it is called there (the maps have cdn.example)"
+            ]
+        );
+        // Without the maps it cannot be known.
+        assert_eq!(folder.check(&["n.toml"]), Vec::<String>::new());
     }
 
     #[test]
@@ -469,7 +589,7 @@ mod tests {
             ]
         );
         let summary = |config: &str| {
-            check_all(&[folder.at(config), folder.at("maps")]).swap_remove(0).unwrap()
+            check_all(&[folder.at(config), folder.at("maps")]).0.swap_remove(0).unwrap()
         };
         assert_eq!(summary("h3.toml"), "host mirror1-au with edge");
         assert_eq!(

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use http::Uri;
 use ipnet::IpNet;
-use model::Name;
+use model::{HostName, Name};
 use rt::admin::AdminAddress;
 use usage::table::Subject;
 
@@ -41,18 +43,42 @@ pub(crate) enum Command {
     Health(RoleArgs),
     /// Serve a content tree to edges
     Master(RoleArgs),
+    /// Hear the routes of routers, and tell them to whoever asks
+    Bgp(RoleArgs),
     /// Check config files, map folders and databases, and say what to mend
     Check(CheckArgs),
     /// Say where a client would be sent, and why
     Explain(ExplainArgs),
     /// Show country and network of an address
     Lookup(LookupArgs),
+    /// Say which clients would move from which pools and nodes to which
+    Map(MapArgs),
     /// Say who got what, by the access logs of edges
     Report(ReportArgs),
     /// Drain a node, end that, or say what it is doing
     Node(NodeArgs),
+    /// Show the whole network as its checker sees it, or be a check of Nagios
+    Status(StatusArgs),
+    /// Show the certificates that the publisher orders, or have one ordered anew
+    Cert(CertArgs),
+    /// Make keys of zones, and show what their parents need to know
+    Dnssec(DnssecArgs),
     /// Take content out of use on the edges before its time, and say what each of them did
     Purge(PurgeArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
+    /// Print completions of commands and options for a shell
+    Completions {
+        /// For this one
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Write a page for each command into this folder, which must be there
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -131,6 +157,120 @@ pub(crate) struct LookupArgs {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// A checker, http://HOST:PORT; of several the first that answers
+    #[arg(long, value_name = "URL", required_unless_present = "config")]
+    pub(crate) health: Vec<Uri>,
+    /// Ask the checker of this config file, or those it follows
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Print one line and exit as Nagios and Icinga want it: 0 ok, 1 warning, 2 critical, 3 unknown
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print JSON, all that the checker says
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct MapArgs {
+    #[command(subcommand)]
+    pub(crate) command: MapCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum MapCommand {
+    /// Compare two maps, or one with two databases
+    Diff(MapDiffArgs),
+    /// Work out weights by capacities, preferences and what clients ask for; changes nothing
+    Plan(MapPlanArgs),
+    /// List the node maps that this host published lately, or print one
+    Show {
+        /// Print the one of this generation
+        #[arg(value_name = "GENERATION")]
+        generation: Option<u64>,
+        /// The config file of the publisher
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Publish what an earlier map said of nodes, pools and projects, until the maps are edited again
+    Rollback {
+        /// Its generation, as `cacheboy map show` lists it
+        #[arg(value_name = "GENERATION")]
+        generation: u64,
+        /// The config file of the publisher
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Make a key that signs node maps, in the files of minisign
+    Keygen {
+        /// The secret key, to be made; the public one goes into FILE.pub
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = MAP_DIFF_HELP)]
+pub(crate) struct MapDiffArgs {
+    /// A folder of admin maps, or a node map (*.json), as it is now
+    #[arg(value_name = "OLD")]
+    pub(crate) old: PathBuf,
+    /// The same as it would be
+    #[arg(value_name = "NEW")]
+    pub(crate) new: PathBuf,
+    /// Count bytes by these access logs, Squid's native format or JSON, gzipped or not; - is standard input
+    #[arg(long, num_args = 1.., value_name = "FILE")]
+    pub(crate) usage: Vec<PathBuf>,
+    /// How many countries and networks to show, the largest
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(crate) top: usize,
+    /// Use the databases of this config file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) databases: DatabaseArgs,
+    /// The country database that OLD goes with, where it is another one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) old_country: Option<PathBuf>,
+    /// The AS number database that OLD goes with, where it is another one
+    #[arg(long, value_name = "FILE")]
+    pub(crate) old_asn: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const MAP_DIFF_HELP: &str = "A folder of admin maps counts as if no node had been probed: all that are not drained serve. Of two\n\
+                             databases the new ones tell the countries and networks shown.\n\
+                             Exit codes: 0 done, 1 a log could not be read to its end, 2 wrong usage.";
+
+#[derive(Debug, Args)]
+#[command(after_help = MAP_PLAN_HELP)]
+pub(crate) struct MapPlanArgs {
+    /// A folder of admin maps, or a node map (*.json)
+    #[arg(value_name = "MAPS")]
+    pub(crate) maps: PathBuf,
+    /// What clients ask for, as `cacheboy report demand --format json` prints it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) usage: Option<PathBuf>,
+    /// The node map of now, whose states count and whose plan clients are moved from
+    #[arg(long, value_name = "NODE-MAP")]
+    pub(crate) current: Option<PathBuf>,
+    /// Use the databases of this config file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) databases: DatabaseArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+const MAP_PLAN_HELP: &str = "Without --usage the weights of the maps hold.\n\
+                             Exit codes: 0 done, 1 there is too little room for all (the plan is printed), 2 wrong usage.";
+
+#[derive(Debug, Args)]
 pub(crate) struct NodeArgs {
     #[command(subcommand)]
     pub(crate) command: NodeCommand,
@@ -182,11 +322,92 @@ pub(crate) struct NodeTarget {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct CertArgs {
+    #[command(subcommand)]
+    pub(crate) command: CertCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertCommand {
+    /// Show each name with its certificate, when it is ordered next, and why there is none
+    Status {
+        /// A checker, http://HOST:PORT; of several the first that answers
+        #[arg(long, value_name = "URL", required_unless_present = "config")]
+        health: Vec<Uri>,
+        /// Ask the checker of this config file, or those it follows
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Have the publisher order certificates with new keys now
+    #[command(group(ArgGroup::new("which").required(true).args(["name", "node"])))]
+    Reissue {
+        /// The name of the certificate, such as download.project.example
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
+        /// All that this node has got: after it was removed from the maps, or was stolen
+        #[arg(long, value_name = "NODE")]
+        node: Option<Name>,
+        /// The config file of the publisher
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+    /// Print the line of the maps that lets this host fetch certificates; makes its key when there is none
+    Identity {
+        /// The config file of the host; run it as the user that runs the host
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DnssecArgs {
+    #[command(subcommand)]
+    pub(crate) command: DnssecCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DnssecCommand {
+    /// Make a key, and print its DS and DNSKEY records
+    Keygen {
+        /// Name of the zone
+        #[arg(value_name = "ZONE")]
+        zone: HostName,
+        /// Where to write the private key; there must be no file yet
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// What it signs with
+        #[arg(long, value_enum, default_value_t = KeyAlgorithm::P256)]
+        algorithm: KeyAlgorithm,
+    },
+    /// Print the DS records that the parents of signed zones shall have, and the keys
+    Ds {
+        /// The config file of a host that signs them
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Only of this zone
+        #[arg(value_name = "ZONE")]
+        zone: Option<HostName>,
+    },
+}
+
+/// What a key signs with.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum KeyAlgorithm {
+    /// ECDSA P-256 with SHA-256 (13): every validator knows it
+    P256,
+    /// Ed25519 (15)
+    Ed25519,
+}
+
+#[derive(Debug, Args)]
 #[command(after_help = REPORT_HELP)]
 pub(crate) struct ReportArgs {
     /// By what
     #[arg(value_parser = subject(), value_name = "SUBJECT")]
-    pub(crate) subject: Subject,
+    pub(crate) subject: ReportSubject,
     /// Access logs, Squid's native format or JSON, gzipped or not; - is standard input
     #[arg(long, required = true, num_args = 1.., value_name = "FILE")]
     pub(crate) log: Vec<PathBuf>,
@@ -211,6 +432,18 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     pub(crate) databases: DatabaseArgs,
 }
+
+/// What a report is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReportSubject {
+    /// Who got most, by one thing.
+    Table(Subject),
+    /// What planning goes by: project x country x AS x family.
+    Demand,
+}
+
+/// Its word.
+const DEMAND: &str = "demand";
 
 /// The form of a report.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -276,18 +509,24 @@ pub(crate) struct DatabaseArgs {
 
 /// A length of time in seconds.
 fn seconds(text: &str) -> Result<u64, &'static str> {
+    const WRITE: &str = "write a number and s, m, h or d: 90s, 30m, 2h, 3d";
     let units = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400u64)];
     let read = |(unit, factor): (&str, u64)| {
         text.strip_suffix(unit)?.parse::<u64>().ok()?.checked_mul(factor)
     };
-    let found = units.into_iter().find_map(read).filter(|seconds| *seconds > 0);
-    found.ok_or("write a number and s, m, h or d: 90s, 30m, 2h, 3d")
+    match units.into_iter().find_map(read) {
+        Some(0) => Err("that is over at once: leave it out to drain until the node is undrained"),
+        found => found.ok_or(WRITE),
+    }
 }
 
 /// By what reports are made.
-fn subject() -> impl TypedValueParser<Value = Subject> {
-    PossibleValuesParser::new(Subject::ALL.map(Subject::word))
-        .try_map(|word| word.parse::<Subject>())
+fn subject() -> impl TypedValueParser<Value = ReportSubject> {
+    let words = Subject::ALL.map(Subject::word).into_iter().chain([DEMAND]);
+    PossibleValuesParser::new(words).try_map(|word| match word.as_str() {
+        DEMAND => Ok(ReportSubject::Demand),
+        word => word.parse().map(ReportSubject::Table),
+    })
 }
 
 /// A moment in UTC, as milliseconds since 1970.

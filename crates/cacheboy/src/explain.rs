@@ -19,6 +19,8 @@ use crate::cli::ExplainArgs;
 use crate::out::say;
 use crate::{geo, roles};
 
+mod records;
+
 /// Prints every step from the address to the nodes.
 pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode> {
     say!("{}", explanation(args)?.trim_end())?;
@@ -36,7 +38,13 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
         let nodes: Vec<&str> = map.map.nodes.keys().map(Name::as_str).collect();
         bail!("{node} is no node: the map has {}", nodes.join(", "))
     }
-    let (project, is_fixed) = match meaning(&map.map, &args.name)? {
+    let meant = meaning(&map.map, &args.name);
+    if meant.is_err()
+        && let Some(records) = records::find(&map.map, config.as_ref(), &args.name)
+    {
+        return Ok(records::shown(&args.name, &records, args.json));
+    }
+    let (project, is_fixed) = match meant? {
         Meaning::Project(project) => (project, false),
         Meaning::Node { project, .. } if args.at.is_some() => (project, true),
         Meaning::Node { project, node } => {
@@ -44,7 +52,7 @@ fn explanation(args: &ExplainArgs) -> Result<String> {
         }
     };
     let locator = geo::locator(config.as_ref(), &args.databases)?;
-    let table = Arc::new(ClassTable::compile(&locator, &map.map.maps)?);
+    let table = Arc::new(ClassTable::compile(&locator, &map.map, rt::clock::now().wall_ms)?);
     let steering = Steering::new(table, Arc::new(map))?;
     let mut explanation = steering
         .explain(&project, args.client, &locator)
@@ -99,10 +107,10 @@ fn first_there(paths: &[PathBuf]) -> Option<(&Path, io::Result<Vec<u8>>)> {
 }
 
 /// Admin maps as if health had just started.
-fn unprobed(map: AdminMap) -> NodeMap {
+pub(crate) fn unprobed(map: AdminMap) -> NodeMap {
     let states = map.nodes.iter().map(|(name, node)| {
         let state = || match &node.drain {
-            Some(why) => NodeState { state: State::Drained, reason: why.clone(), since_ms: 0 },
+            Some(why) => NodeState::new(State::Drained, why.clone(), 0),
             None => NodeState::unprobed(0),
         };
         let mut states = NodeStates::default();
@@ -113,9 +121,8 @@ fn unprobed(map: AdminMap) -> NodeMap {
         }
         (name.clone(), states)
     });
-    let (generation, publisher) = (0, "admin maps".to_owned());
     let states = states.collect();
-    NodeMap { format: nodemap::published::FORMAT, generation, publisher, map, states }
+    NodeMap::new(0, "admin maps", map, states)
 }
 
 /// What a name stands for.
@@ -160,10 +167,7 @@ fn meaning(map: &AdminMap, name: &str) -> Result<Meaning> {
 
 /// Whether clients of `project` may ever be sent to `node`; only then `NODE.NAME` exists.
 fn serves(map: &AdminMap, project: &Project, node: &Name) -> bool {
-    let lists = map.maps.get(&project.map).into_iter().flat_map(|rules| {
-        let by_place = rules.continent.values().chain(rules.country.values());
-        by_place.chain(rules.asn.values()).chain([&rules.default])
-    });
+    let lists = map.maps.get(&project.map).into_iter().flat_map(|rules| rules.lists());
     let last = match &project.all_down {
         AllDown::Pool(pool) => Some(pool),
         _ => None,

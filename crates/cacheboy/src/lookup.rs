@@ -3,30 +3,30 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use nodemap::NodeMap;
+use steer::Lookup;
 
 use crate::cli::LookupArgs;
 use crate::out::say;
 use crate::{geo, roles};
 
-/// Prints location, network and the prefix they hold for.
+/// Prints location, network and the prefix they hold for; with a config also routes, and which entry
+/// of each steering map decides.
 pub(crate) fn run(args: &LookupArgs) -> Result<ExitCode> {
     let config = args.config.as_deref().map(roles::load).transpose()?;
     let locator = geo::locator(config.as_ref(), &args.databases)?;
-    let location = locator.locate(args.address);
-    let as_name = location.asn.and_then(|asn| locator.as_name(asn));
+    // A host that has followed none yet has no maps to show.
+    let map = config.as_ref().and_then(|config| {
+        let path = rt::follow::last_good_path(&config.host.state_dir);
+        NodeMap::parse(&rt::file::read_bounded(&path, rt::follow::NODE_MAP_BYTES_MAX as u64).ok()?)
+            .ok()
+    });
+    let map = map.as_ref().map(|map| &map.map);
+    let lookup = Lookup::new(&locator, map, args.address, rt::clock::now().wall_ms);
     if args.json {
-        let document = serde_json::json!({
-            "format": 1, "address": args.address, "location": location, "as_name": as_name,
-        });
-        say!("{document:#}")?;
-        return Ok(ExitCode::SUCCESS);
+        say!("{:#}", serde_json::to_value(&lookup)?)?;
+    } else {
+        say!("{}", lookup.to_string().trim_end())?;
     }
-    let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "unknown".into());
-    say!("address    {}", args.address)?;
-    say!("prefix     {}", location.prefix)?;
-    say!("country    {}", or_unknown(location.country.map(|c| c.to_string())))?;
-    say!("continent  {}", or_unknown(location.continent.map(|c| c.to_string())))?;
-    let name = as_name.map(|name| format!(" {name}")).unwrap_or_default();
-    say!("network    {}", or_unknown(location.asn.map(|asn| format!("{asn}{name}"))))?;
     Ok(ExitCode::SUCCESS)
 }

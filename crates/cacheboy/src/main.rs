@@ -1,20 +1,26 @@
 //! `cacheboy`: one program, a subcommand a role, and the commands that people use beside them.
 //!
 //! Reading order: [`cli`] (what can be asked), [`roles`] (playing roles), [`check`], [`explain`],
-//! [`lookup`], [`purge`], [`node`], [`report`], [`demo`] (the whole network on one machine).
+//! [`lookup`], [`map`], [`purge`], [`node`], [`report`], [`dnssec`], [`handbook`] (pages and completions made
+//! of the first), [`demo`] (the whole network on one machine).
 
+mod cert;
 mod check;
 mod cli;
 mod demo;
+mod dnssec;
 mod explain;
 mod geo;
+mod handbook;
 mod lookup;
+mod map;
 mod node;
 mod nodes;
 mod out;
 mod purge;
 mod report;
 mod roles;
+mod status;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -64,12 +70,19 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Dns(args) => play(&args, Play::Dns),
         Command::Health(args) => play(&args, Play::Health),
         Command::Master(args) => play(&args, Play::Master),
+        Command::Bgp(args) => play(&args, Play::Bgp),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),
+        Command::Map(args) => map::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Node(args) => on_runtime(node::run(args)),
+        Command::Status(args) => on_runtime(async move { status::run(&args).await }),
+        Command::Cert(args) => on_runtime(cert::run(args)),
+        Command::Dnssec(args) => dnssec::run(&args),
         Command::Purge(args) => on_runtime(purge::run(args)),
+        Command::Man(args) => handbook::man(&args),
+        Command::Completions { shell } => handbook::completions(shell),
     }
 }
 

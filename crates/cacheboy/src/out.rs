@@ -30,6 +30,12 @@ pub(crate) fn line(text: Arguments<'_>) -> Result<(), OutError> {
     writeln!(out, "{}", harmless(text)).and_then(|()| out.flush()).map_err(OutError)
 }
 
+/// Writes what is ours to the last byte.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), OutError> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes).and_then(|()| out.flush()).map_err(OutError)
+}
+
 /// Writes a line to standard output, as `println!` does, and returns an error when it cannot.
 macro_rules! say {
     ($($text:tt)*) => { $crate::out::line(format_args!($($text)*)) };

@@ -4,20 +4,25 @@
 //! read by as many threads as there are cores, each with sums of its own -> [`count`]: what a line is
 //! counted under -> all sums together, as a table.
 
-mod count;
-mod files;
+pub(crate) mod count;
+mod demand;
+pub(crate) mod files;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::CommandFactory;
 use clap::error::ErrorKind;
+use config::HostConfig;
+use nodemap::AdminMap;
+use usage::sums::Sums;
 use usage::table::{Subject, Table};
 
-use crate::cli::{Cli, ReportArgs, ReportFormat};
+use crate::cli::{Cli, ReportArgs, ReportFormat, ReportSubject};
 use crate::out::say;
 use crate::{explain, geo, roles};
-use count::{Hosts, What};
+use count::{Counter, Hosts, Period, What};
+use files::Reading;
 
 /// Reads the logs and prints the table.
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
@@ -27,13 +32,23 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         let why = "--from is not before --to: nothing can be in between";
         Cli::command().error(ErrorKind::ValueValidation, why).exit();
     }
-    let what = what(args)?;
-    let read = files::read(&args.log, &what)?;
-    let name_of = |asn: &str| {
-        let asn = asn.parse().ok()?;
-        what.locator.as_ref()?.as_name(asn).map(str::to_owned)
+    let config = args.config.as_deref().map(roles::load).transpose()?;
+    let ReportSubject::Table(subject) = args.subject else {
+        return demand(args, config.as_ref());
     };
-    let table = Table::new(args.subject, &read.sums, args.top, name_of);
+    let what = what(args, subject, config.as_ref())?;
+    let names = match subject {
+        Subject::Asn => geo::names(config.as_ref(), &args.databases)?,
+        _ => None,
+    };
+    let (counters, read) = files::read(&args.log, || Counter::new(&what))?;
+    let mut sums = Sums::default();
+    counters.into_iter().for_each(|counter| sums.merge(counter.sums));
+    let mut table = Table::new(subject, &sums, args.top);
+    if let Some(names) = names {
+        let found = names.find(&table.networks().collect())?;
+        table.name_networks(|asn| found.get(&asn).cloned());
+    }
     match args.format {
         ReportFormat::Table => say!("{}", table.text().trim_end())?,
         ReportFormat::Csv => say!("{}", table.csv().trim_end())?,
@@ -44,6 +59,27 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
             say!("{document:#}")?;
         }
     }
+    Ok(complain(&read))
+}
+
+/// What planning goes by.
+fn demand(args: &ReportArgs, config: Option<&HostConfig>) -> Result<ExitCode> {
+    let (demand, read) = demand::read(args, config)?;
+    match args.format {
+        ReportFormat::Table => say!("{}", demand.text(args.top).trim_end())?,
+        ReportFormat::Csv => say!("{}", demand.csv().trim_end())?,
+        ReportFormat::Json => {
+            let mut document = demand.json();
+            document["malformed"] = read.malformed().into();
+            document["failed"] = read.failures().collect::<Vec<_>>().into();
+            say!("{document:#}")?;
+        }
+    }
+    Ok(complain(&read))
+}
+
+/// Says what of the logs could not be read or understood.
+pub(crate) fn complain(read: &Reading) -> ExitCode {
     if let Some(words) = read.first_malformed() {
         eprintln!("cacheboy: {words}");
     }
@@ -52,25 +88,31 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode> {
         eprintln!("cacheboy: {failure}");
         code = ExitCode::FAILURE;
     }
-    Ok(code)
+    code
 }
 
-fn what(args: &ReportArgs) -> Result<What> {
-    let config = args.config.as_deref().map(roles::load).transpose()?;
-    let locator = match args.subject {
-        Subject::Asn | Subject::Country => Some(geo::locator(config.as_ref(), &args.databases)?),
-        Subject::Project | Subject::Node | Subject::Missteered => None,
+fn what(args: &ReportArgs, subject: Subject, config: Option<&HostConfig>) -> Result<What> {
+    let locator = match subject {
+        Subject::Country => Some(geo::locator(config, &args.databases)?),
+        _ => None,
     };
-    let map = match (args.subject, &args.maps, &config) {
-        (Subject::Project, Some(dir), _) => Some(roles::accepted(nodemap::admin::load_dir(dir))?),
-        (Subject::Project, None, Some(config)) => Some(explain::running_map(config)?.map),
+    let map = match subject {
+        Subject::Project => map(args, config)?,
         _ => None,
     };
     Ok(What {
-        subject: args.subject,
-        from_ms: args.from,
-        to_ms: args.to,
+        subject,
+        period: Period { from_ms: args.from, to_ms: args.to },
         locator,
         hosts: map.map(|map| Hosts::new(&map)).unwrap_or_default(),
+    })
+}
+
+/// The map that tells whose hosts are whose.
+fn map(args: &ReportArgs, config: Option<&HostConfig>) -> Result<Option<AdminMap>> {
+    Ok(match (&args.maps, config) {
+        (Some(dir), _) => Some(roles::accepted(nodemap::admin::load_dir(dir))?),
+        (None, Some(config)) => Some(explain::running_map(config)?.map),
+        (None, None) => None,
     })
 }

@@ -11,14 +11,17 @@ use config::HostConfig;
 use model::time::utc;
 use nodemap::Finding;
 use rt::file::{Lock, LockError};
+use rt::follow::Following;
 use rt::handover::{Handed, Predecessor, Sockets, Successor};
+use rt::identity::Identity;
 use rt::metrics::host as metric;
 use rt::signals::{Pace, Signals};
 use rt::tls::Certificates;
+use rt::tls::fetch::Fetcher;
 use rt::{Context, Phase, Shutdown, admin, notify};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::{JoinError, JoinSet, spawn_blocking};
 
 use crate::cli::RoleArgs;
 
@@ -36,6 +39,7 @@ pub(crate) enum Play {
     Dns,
     Health,
     Master,
+    Bgp,
 }
 
 /// Every fault of a file at once, so that nobody has to start five times.
@@ -204,17 +208,20 @@ fn only(mut config: HostConfig, play: Play, path: &Path) -> Result<HostConfig> {
     config.dns = config.dns.filter(|_| keep(Play::Dns));
     config.health = config.health.filter(|_| keep(Play::Health));
     config.master = config.master.filter(|_| keep(Play::Master));
+    config.bgp = config.bgp.filter(|_| keep(Play::Bgp));
     let none = config.edge.is_none()
         && config.dns.is_none()
         && config.health.is_none()
-        && config.master.is_none();
+        && config.master.is_none()
+        && config.bgp.is_none();
     if none {
         let wanted = match play {
-            Play::All => "no section of a role ([edge], [dns], [health], [master])",
+            Play::All => "no section of a role ([edge], [dns], [health], [master], [bgp])",
             Play::Edge => "no [edge] section",
             Play::Dns => "no [dns] section",
             Play::Health => "no [health] section",
             Play::Master => "no [master] section",
+            Play::Bgp => "no [bgp] section",
         };
         bail!("{} has {wanted}: add it, or run another role", path.display());
     }
@@ -226,11 +233,16 @@ fn certificates(config: &HostConfig, context: &Context) -> Result<Option<Certifi
     if !config.http_listeners().any(|listen| listen.tls) {
         return Ok(None);
     }
-    Ok(Some(Certificates::load(&config.certificates, &context.state_dir, &context.metrics)?))
+    Ok(Some(Certificates::load(
+        &config.certificates,
+        config.fetches_certificates,
+        &context.state_dir,
+        &context.metrics,
+    )?))
 }
 
 /// How many roles there are.
-const ROLES_MAX: usize = 4;
+const ROLES_MAX: usize = 5;
 
 /// The roles of a process at work.
 struct Roles {
@@ -267,12 +279,23 @@ async fn start(config: HostConfig, context: &Context) -> Result<Roles> {
             Ok(())
         }));
     }
+    if let Some(params) = config.bgp {
+        let (context, serves) = (context.clone(), serves.clone());
+        tasks.spawn(role("bgp", async move {
+            let bound = bgp::Bgp::bind(params, context)?;
+            let _ = serves.try_send(());
+            Ok(bound.serve().await?)
+        }));
+    }
     if config.edge.is_none() && config.dns.is_none() {
         return Ok(Roles { tasks, serve, first_error: None });
     }
     let follow = config.follow.context("edge and dns need [follow] node_map")?;
     let following = rt::follow::start(follow, context);
     let watched = rt::steering::start(config.location, following.clone(), context).await?;
+    if config.edge.is_some() && config.fetches_certificates {
+        fetch_certificates(context, following.clone()).await?;
+    }
     if let Some(params) = config.edge {
         let (context, watched, serves) = (context.clone(), watched.clone(), serves.clone());
         tasks.spawn(role("edge", async move {
@@ -291,6 +314,23 @@ async fn start(config: HostConfig, context: &Context) -> Result<Roles> {
         }));
     }
     Ok(Roles { tasks, serve, first_error: None })
+}
+
+/// Has the certificates of this node come from the publisher, where a listener needs any.
+async fn fetch_certificates(context: &Context, following: Following) -> Result<()> {
+    let Some(certificates) = context.certificates.clone() else { return Ok(()) };
+    let state_dir = context.state_dir.clone();
+    let identity = spawn_blocking(move || Identity::open(&state_dir)).await??;
+    tracing::info!(identity = %identity.digest(), "fetching certificates as the node with this identity");
+    let (node, identity) = (context.name.clone(), Arc::new(identity));
+    let (state_dir, metrics) = (&context.state_dir, &context.metrics);
+    let fetcher = Fetcher::new(certificates, identity, node, state_dir, following, metrics);
+    let fetching = tokio::spawn(fetcher.run(context.shutdown.clone()));
+    context.on_yield("fetched certificates", async move {
+        // It ends by itself, after what it was writing.
+        let _ = fetching.await;
+    });
+    Ok(())
 }
 
 async fn role(

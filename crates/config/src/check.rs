@@ -8,13 +8,13 @@ use nodemap::toml_read::{Document, KeyPath, Table};
 use rt::listen::Listen;
 
 /// Sections that make a host do something.
-const ROLES: [&str; 4] = ["edge", "dns", "health", "master"];
+const ROLES: [&str; 5] = ["edge", "dns", "health", "master", "bgp"];
 
 /// Whether the sections that are there make a host.
 pub(crate) fn sections(root: &Table<'_>) {
     let has = |key| root.get(key).is_some();
     if !ROLES.iter().any(|role| has(role)) {
-        root.refuse("this host plays no role", "add [edge], [dns], [health] or [master]");
+        root.refuse("this host plays no role", "add [edge], [dns], [health], [master] or [bgp]");
     }
     if (has("edge") || has("dns")) && !has("follow") {
         // An edge and a DNS server know projects and nodes from the node map alone.
@@ -38,6 +38,15 @@ pub(crate) fn tls(document: &Document<'_>, all: &[(KeyPath, &Listen)], has_certi
     for (path, _) in all.iter().filter(|(_, listen)| listen.tls && !has_certificates) {
         let remedy = "add [[tls.certificate]] with chain and key, or take `tls` away";
         refuse(document, path, "speaks TLS, and there is no certificate".to_owned(), remedy);
+    }
+}
+
+/// Certificates are fetched for the clients of an edge.
+pub(crate) fn fetched(document: &Document<'_>, fetches: bool, has_edge: bool) {
+    if fetches && !has_edge {
+        let path = KeyPath::of(&["tls", "publisher"]);
+        let problem = "this host is no edge, so there is nothing to fetch".to_owned();
+        refuse(document, &path, problem, "add [edge], or take it out");
     }
 }
 

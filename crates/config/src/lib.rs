@@ -2,7 +2,8 @@
 //!
 //! [`load`] reads the file ([`ConfigFile`] keeps it, to report on what it names), [`parse`] reads
 //! text; all give a [`HostConfig`] or every finding at
-//! once. `schema` has the keys, `read` takes them one section at a time, `check` holds the sections
+//! once. `schema` has the keys, `read` takes them one section at a time (`sign` those of
+//! signed zones), `check` holds the sections
 //! against each other. Each role defines its own `Params`; this room only fills them in. Defaults
 //! live with the roles.
 //!
@@ -12,6 +13,7 @@
 mod check;
 mod read;
 pub mod schema;
+mod sign;
 
 use std::path::{Path, PathBuf};
 
@@ -40,6 +42,8 @@ pub struct HostConfig {
     pub admin: Option<AdminListen>,
     /// `[[tls.certificate]]`; at least one when a listener speaks TLS.
     pub certificates: Vec<CertificateFiles>,
+    /// `[tls] publisher`: whether the edge fetches certificates besides.
+    pub fetches_certificates: bool,
     /// `[edge]`.
     pub edge: Option<edge::Params>,
     /// `[dns]`.
@@ -48,6 +52,8 @@ pub struct HostConfig {
     pub health: Option<health::Params>,
     /// `[master]`.
     pub master: Option<master::Params>,
+    /// `[bgp]`.
+    pub bgp: Option<bgp::Params>,
 }
 
 impl HostConfig {

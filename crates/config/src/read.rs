@@ -1,21 +1,26 @@
 //! One function a section: table -> parameters, or findings.
 
-use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use edge::params::{Addresses, Format};
 use model::{ByteCount, Rate};
+use nodemap::signature::{PublicKey, TrustedKeys};
 use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
 use rt::admin::AdminListen;
 use rt::follow::{FollowParams, Source};
 use rt::listen::Listen;
+use rt::routes::RoutesParams;
 use rt::steering::LocationParams;
 use rt::tls::CertificateFiles;
 
 use crate::schema::{self, limits};
 use crate::{Host, HostConfig, check};
+
+mod bgp;
+mod dns;
+mod health;
 
 /// The whole file; `None` when what would be missing is more than a default can stand for.
 pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
@@ -29,14 +34,17 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
     let follow = section("follow", &schema::FOLLOW).map(|t| read_follow(&t));
     let location = section("location", &schema::LOCATION).map(|t| read_location(&t));
     let admin = section("admin", &schema::ADMIN).and_then(|t| read_admin(&t));
-    let certificates = section("tls", &schema::TLS).map(|t| read_tls(&t)).unwrap_or_default();
+    let tls = section("tls", &schema::TLS).map(|t| read_tls(&t));
+    let (certificates, fetches_certificates) = tls.unwrap_or_default();
     let edge = section("edge", &schema::EDGE).map(|t| read_edge(&t));
-    let dns = section("dns", &schema::DNS).map(|t| read_dns(&t));
-    let health = section("health", &schema::HEALTH).and_then(|t| read_health(&t));
+    let dns = section("dns", &schema::DNS).map(|t| dns::read(&t));
+    let health = section("health", &schema::HEALTH).and_then(|t| health::read(&t));
     let master = section("master", &schema::MASTER).and_then(|t| read_master(&t));
-    let roles = Roles { edge, dns, health, master };
+    let bgp = section("bgp", &schema::BGP).and_then(|t| bgp::read(&t));
+    let roles = Roles { edge, dns, health, master, bgp };
     check::listeners(document, &roles.listeners(admin.as_ref()));
     check::tls(document, &roles.http_listeners(), root.get("tls").is_some());
+    check::fetched(document, fetches_certificates, roles.edge.is_some());
     let state_dir = host.as_ref().map(|host| host.state_dir.as_path());
     check::stores(document, &roles.stores(), state_dir);
     Some(HostConfig {
@@ -45,18 +53,21 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
         location: location.unwrap_or_default(),
         admin,
         certificates,
+        fetches_certificates,
         edge: roles.edge,
         dns: roles.dns,
         health: roles.health,
         master: roles.master,
+        bgp: roles.bgp,
     })
 }
 
 struct Roles {
     edge: Option<edge::Params>,
-    dns: Option<dns::Params>,
-    health: Option<health::Params>,
+    dns: Option<::dns::Params>,
+    health: Option<::health::Params>,
     master: Option<master::Params>,
+    bgp: Option<::bgp::Params>,
 }
 
 impl Roles {
@@ -73,6 +84,19 @@ impl Roles {
         let dns = self.dns.iter().flat_map(|p| keyed("dns", &p.listen));
         let plain = dns.chain(self.health.iter().flat_map(|p| keyed("health", &p.listen)));
         all.extend(plain.map(|(path, address)| (path, *address)));
+        let acme = self.health.iter().filter_map(|health| health.acme.as_ref());
+        for hand_out in acme.filter_map(|acme| acme.hand_out.as_ref()) {
+            let path = KeyPath::of(&["health", "acme", "listen"]);
+            let listen = hand_out.listen.iter().enumerate();
+            all.extend(listen.map(|(at, address)| (path.clone().index(at), *address)));
+        }
+        if let Some(bgp) = &self.bgp {
+            let publish = KeyPath::of(&["bgp", "publish"]);
+            let published = bgp.publish.iter().enumerate();
+            let published = published.map(|(at, address)| (publish.clone().index(at), *address));
+            all.extend(keyed("bgp", &bgp.listen).map(|(path, address)| (path, *address)));
+            all.extend(published);
+        }
         if let Some(AdminListen::Tcp(address)) = admin {
             all.push((KeyPath::of(&["admin", "listen"]), *address));
         }
@@ -102,7 +126,13 @@ fn read_host(table: &Table<'_>) -> Option<Host> {
 fn read_follow(table: &Table<'_>) -> FollowParams {
     let sources = table.need("node_map", "[\"http://health1.example:8053/node-map\"]");
     let read = |v: Value<'_>| v.list_of(limits::SOURCES, "sources", read_source);
-    FollowParams { node_map: sources.map(read).unwrap_or_default() }
+    let keys = |v: Value<'_>| {
+        v.list_of(limits::TRUSTED_KEYS, "keys", |key| key.parsed::<PublicKey>("a public key"))
+    };
+    FollowParams {
+        node_map: sources.map(read).unwrap_or_default(),
+        keys: TrustedKeys(table.get("keys").map(keys).unwrap_or_default()),
+    }
 }
 
 fn read_source(value: &Value<'_>) -> Option<Source> {
@@ -128,7 +158,32 @@ fn read_source(value: &Value<'_>) -> Option<Source> {
 
 fn read_location(table: &Table<'_>) -> LocationParams {
     let file = |key| table.get(key).and_then(|value| value.path());
-    LocationParams { country: file("country"), asn: file("asn") }
+    LocationParams { country: file("country"), asn: file("asn"), routes: read_routes(table) }
+}
+
+fn read_routes(table: &Table<'_>) -> Option<RoutesParams> {
+    let hold_s = table.get("routes_hold_s").map(|v| v.u32_in(limits::ROUTES_HOLD_S));
+    let percent = table.get("routes_move_percent").map(|v| v.u32_in(limits::ROUTES_MOVE_PERCENT));
+    let Some(value) = table.get("routes") else {
+        if hold_s.is_some() || percent.is_some() {
+            let remedy = "add routes = \"http://HOST:PORT/routes\", or take the others out";
+            table.refuse("says how routes are used, but not where they come from", remedy);
+        }
+        return None;
+    };
+    let uri = value.text()?.parse::<http::Uri>().ok().filter(|uri| {
+        uri.scheme_str() == Some("http")
+            && uri.authority().is_some_and(|a| !a.as_str().contains('@'))
+    });
+    if uri.is_none() {
+        // It may carry a password, so it is not repeated.
+        value.refuse("is no source of routes", "write http://HOST[:PORT]/routes, of a bgp role");
+    }
+    Some(RoutesParams {
+        source: uri?,
+        hold_s: hold_s.flatten().map_or(rt::routes::HOLD_S, u64::from),
+        move_percent: percent.flatten().unwrap_or(rt::routes::MOVE_PERCENT),
+    })
 }
 
 fn read_admin(table: &Table<'_>) -> Option<AdminListen> {
@@ -147,12 +202,16 @@ fn read_admin(table: &Table<'_>) -> Option<AdminListen> {
     Some(AdminListen::Tcp(address))
 }
 
-fn read_tls(table: &Table<'_>) -> Vec<CertificateFiles> {
+/// The files, and whether certificates are fetched besides.
+fn read_tls(table: &Table<'_>) -> (Vec<CertificateFiles>, bool) {
     const EXAMPLE: &str = "[{ chain = \"tls/cdn.pem\", key = \"tls/cdn.key\" }]";
-    let certificates = table.need("certificate", EXAMPLE);
-    certificates
-        .map(|v| v.tables_of(limits::CERTIFICATES, "certificates", read_certificate))
-        .unwrap_or_default()
+    let fetches = table.get("publisher").and_then(|v| v.bool()).unwrap_or_default();
+    let certificates = match fetches {
+        true => table.get("certificate"),
+        false => table.need("certificate", EXAMPLE),
+    };
+    let read = |v: Value<'_>| v.tables_of(limits::CERTIFICATES, "certificates", read_certificate);
+    (certificates.map(read).unwrap_or_default(), fetches)
 }
 
 fn read_certificate(value: &Value<'_>) -> Option<CertificateFiles> {
@@ -316,16 +375,25 @@ fn read_log(value: &Value<'_>) -> Option<edge::LogParams> {
         log.format = one_of(&value, "format of an access log", known)?;
     }
     if let Some(value) = table.get("addresses") {
-        let known = [("truncated", Addresses::Truncated), ("whole", Addresses::Whole)];
-        log.addresses = one_of(&value, "way to write addresses", known)?;
+        log.addresses = read_addresses(&value)?;
     }
     Some(log)
 }
 
-/// What one of two words stands for.
-fn one_of<T>(value: &Value<'_>, what: &str, known: [(&str, T); 2]) -> Option<T> {
+fn read_addresses(value: &Value<'_>) -> Option<Addresses> {
+    let known = [("truncated", Addresses::Truncated), ("whole", Addresses::Whole)];
+    one_of(value, "way to write addresses", known)
+}
+
+/// What one of a few words stands for.
+pub(crate) fn one_of<T, const N: usize>(
+    value: &Value<'_>,
+    what: &str,
+    known: [(&str, T); N],
+) -> Option<T> {
     let text = value.text()?;
-    let remedy = format!("write \"{}\" or \"{}\"", known[0].0, known[1].0);
+    let words: Vec<String> = known.iter().map(|(word, _)| format!("\"{word}\"")).collect();
+    let remedy = format!("write {}", words.join(" or "));
     let found = known.into_iter().find(|(word, _)| *word == text);
     if found.is_none() {
         value.refuse(format!("\"{text}\" is no {what}"), remedy);
@@ -380,75 +448,6 @@ fn at_least(value: &Value<'_>, given: ByteCount, blocks: u64, block_bytes: u32) 
             format!("write at least \"{least}\", or make the blocks smaller"),
         );
     }
-}
-
-fn read_dns(table: &Table<'_>) -> dns::Params {
-    let listen = read_listen(table, "[\"192.0.2.53:53\"]");
-    let udp_threads = table.get("udp_threads").and_then(|v| v.u32_in(limits::UDP_THREADS));
-    dns::Params { listen, udp_threads }
-}
-
-fn read_health(table: &Table<'_>) -> Option<health::Params> {
-    let listen = read_listen(table, "[\"192.0.2.60:8053\"]");
-    let maps = table.need("maps", "\"/etc/cacheboy/maps\"").and_then(|v| v.path());
-    let probe = table.get("probe").and_then(|v| v.table(&schema::HEALTH_PROBE));
-    let probe = probe.map(|t| read_probe(&t)).unwrap_or_default();
-    Some(health::Params { listen, maps: maps?, probe })
-}
-
-fn read_probe(table: &Table<'_>) -> health::ProbeParams {
-    let mut probe = health::ProbeParams::default();
-    let number = |key: &'static str, range, default: u32| {
-        table.get(key).and_then(|v| v.u32_in(range)).unwrap_or(default)
-    };
-    let millis = |ms: u64| u32::try_from(ms).unwrap_or(u32::MAX);
-    let interval = number("interval_ms", 100..=3_600_000, millis(probe.timing.interval_ms));
-    probe.timing.interval_ms = interval.into();
-    let timeout = number("timeout_ms", 10..=interval, millis(probe.timing.timeout_ms));
-    probe.timing.timeout_ms = timeout.into();
-    probe.timing.rise = number("rise", 1..=100, probe.timing.rise);
-    probe.timing.fall = number("fall", 1..=100, probe.timing.fall);
-    let port = number("port", 1..=u16::MAX.into(), probe.port.into());
-    probe.port = u16::try_from(port).unwrap_or(probe.port);
-    // The default timeout is longer than a short interval may bear.
-    if probe.timing.check().is_err() && table.get("timeout_ms").is_none() {
-        table.refuse(
-            format!("timeout_ms is {timeout} when it is not given, more than interval_ms"),
-            format!("add timeout_ms = {} or less", interval / 2),
-        );
-    }
-    if let Some(path) = table.get("path").and_then(|v| read_url_path(&v)) {
-        probe.path = path;
-    }
-    if let Some(table) = table.get("connect_to").and_then(|v| v.table(&schema::HEALTH_CONNECT_TO)) {
-        probe.connect_to = read_connect_to(&table);
-    }
-    probe
-}
-
-fn read_url_path(value: &Value<'_>) -> Option<String> {
-    let text = value.text()?;
-    if !text.starts_with('/') || text.parse::<http::uri::PathAndQuery>().is_err() {
-        value.refuse("is no URL path", "write it from its / on: \"/.well-known/cacheboy/health\"");
-        return None;
-    }
-    Some(text.to_owned())
-}
-
-fn read_connect_to(table: &Table<'_>) -> BTreeMap<IpAddr, SocketAddr> {
-    let mut read = BTreeMap::new();
-    for (word, value) in table.entries() {
-        let address = word.text().parse::<IpAddr>();
-        if address.is_err() {
-            word.refuse("is no IP address", "write a node's address as the maps have it");
-        }
-        if let (Ok(address), Some(to)) = (address, value.socket_addr())
-            && read.insert(address, to).is_some()
-        {
-            word.refuse("is there already, written differently", "keep one of the two");
-        }
-    }
-    read
 }
 
 fn read_master(table: &Table<'_>) -> Option<master::Params> {

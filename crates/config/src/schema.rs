@@ -2,6 +2,17 @@
 
 use nodemap::toml_read::{Key, Section, key};
 
+mod bgp;
+mod health;
+mod location;
+
+pub(crate) use bgp::{BGP, BGP_MRT, BGP_PEER};
+pub(crate) use health::{
+    HEALTH, HEALTH_ACME, HEALTH_CANARY, HEALTH_CONNECT_TO, HEALTH_MASTER, HEALTH_OUTSIDE,
+    HEALTH_PEER, HEALTH_PROBE, HEALTH_REDIRECTOR,
+};
+pub(crate) use location::LOCATION;
+
 /// How much of each there may be.
 pub(crate) mod limits {
     use std::ops::RangeInclusive;
@@ -14,12 +25,26 @@ pub(crate) mod limits {
     pub(crate) const RATE_MIN: u64 = 64_000;
     /// Sources of the node map.
     pub(crate) const SOURCES: usize = 8;
+    /// Checks of each kind.
+    pub(crate) const CHECKS: usize = 1000;
+    /// Probes a second.
+    pub(crate) const PROBES_PER_SECOND: RangeInclusive<u32> = 1..=100_000;
+    /// How far a master may be behind, seconds: up to 30 days.
+    pub(crate) const BEHIND_S: RangeInclusive<u32> = 1..=30 * 86_400;
+    /// Whom an authority of certificates may write to.
+    pub(crate) const CONTACTS: usize = 8;
+    /// Keys that may sign node maps.
+    pub(crate) const TRUSTED_KEYS: usize = 8;
     /// Bytes of the name of a network interface.
     pub(crate) const INTERFACE_BYTES: usize = 15;
     /// Disks of an edge.
     pub(crate) const STORES: usize = 64;
     /// Access logs of an edge.
     pub(crate) const LOGS: usize = 4;
+    /// How long routes stay without a session, seconds.
+    pub(crate) const ROUTES_HOLD_S: RangeInclusive<u32> = 0..=86_400;
+    /// How many percent of clients a change of routes moves at once.
+    pub(crate) const ROUTES_MOVE_PERCENT: RangeInclusive<u32> = 1..=100;
     /// Patience with masters, milliseconds.
     pub(crate) const TIMEOUT_MS: RangeInclusive<u32> = 10..=600_000;
     /// After SIGTERM: how long it is said, seconds.
@@ -42,12 +67,33 @@ pub(crate) mod limits {
     pub(crate) const PER_CLIENT: RangeInclusive<u32> = 1..=10_000;
     /// Networks that are never counted.
     pub(crate) const EXEMPT: usize = 1000;
+    /// Prefixes of proxies.
+    pub(crate) const PROXIES: usize = 64;
+    /// Answers of a kind for a network, a second.
+    pub(crate) const SAMPLE: RangeInclusive<u32> = 1..=1_000_000;
+    pub(crate) const ANSWERS_PER_SECOND: RangeInclusive<u32> = 0..=dns::PER_SECOND_MAX;
+    /// Of limited answers each how manieth is cut.
+    pub(crate) const SLIP: RangeInclusive<u32> = 0..=15;
+    /// Zones that are signed.
+    pub(crate) const SIGNED_ZONES: usize = 1000;
+    /// Keys of a zone with one duty.
+    pub(crate) const KEYS: usize = 4;
+    pub(crate) const TRANSFER_KEYS: usize = 16;
+    /// How long signatures hold, seconds: more than the TTLs in caches, and less than one would wait
+    /// for a stolen key's signatures to end.
+    pub(crate) const VALIDITY_S: RangeInclusive<u32> = 86_400..=30 * 86_400;
+    /// Hold times, seconds.
+    pub(crate) const HOLD_S: RangeInclusive<u32> = 3..=3600;
+    /// Routes of a peer.
+    pub(crate) const PREFIXES: RangeInclusive<u32> = 1..=20_000_000;
+    /// Hops to a peer.
+    pub(crate) const HOPS: RangeInclusive<u32> = 1..=254;
     /// Threads for UDP.
     pub(crate) const UDP_THREADS: RangeInclusive<u32> = 1..=256;
 }
 
 /// All sections, in the order of the reference page.
-pub const SECTIONS: [&Section; 19] = [
+pub const SECTIONS: [&Section; 32] = [
     &ROOT,
     &HOST,
     &FOLLOW,
@@ -62,11 +108,24 @@ pub const SECTIONS: [&Section; 19] = [
     &EDGE_LOG,
     &EDGE_BILL,
     &DNS,
+    &DNS_RATE_LIMIT,
+    &DNS_LOG,
+    &DNS_SIGN,
+    &DNS_TRANSFER,
     &HEALTH,
     &HEALTH_PROBE,
     &HEALTH_CONNECT_TO,
+    &HEALTH_CANARY,
+    &HEALTH_MASTER,
+    &HEALTH_REDIRECTOR,
+    &HEALTH_OUTSIDE,
+    &HEALTH_PEER,
+    &HEALTH_ACME,
     &MASTER,
     &MASTER_LISTEN,
+    &BGP,
+    &BGP_PEER,
+    &BGP_MRT,
 ];
 
 pub(crate) const ROOT: Section = Section {
@@ -86,6 +145,7 @@ pub(crate) const ROOT: Section = Section {
         key("dns", "table", "not played", "answers DNS queries with the right nodes"),
         key("health", "table", "not played", "probes nodes and publishes the node map"),
         key("master", "table", "not played", "holds the full tree that edges fill from"),
+        key("bgp", "table", "not played", "hears the routes of routers"),
     ],
 };
 
@@ -109,28 +169,18 @@ pub(crate) const HOST: Section = Section {
 
 pub(crate) const FOLLOW: Section = Section {
     header: "[follow]",
-    keys: &[key(
-        "node_map",
-        "list of 1 to 8 `\"http://HOST[:PORT]/node-map\"` or files",
-        "required",
-        "where the node map comes from, tried in order; a file must be replaced whole (renamed into place)",
-    )],
-};
-
-pub(crate) const LOCATION: Section = Section {
-    header: "[location]",
     keys: &[
         key(
-            "country",
-            "file in MaxMind format",
-            "none: no client has a country",
-            "country and continent of addresses",
+            "node_map",
+            "list of 1 to 8 `\"http://HOST[:PORT]/node-map\"` or files",
+            "required",
+            "where the node map comes from, tried in order; a file must be replaced whole (renamed into place)",
         ),
         key(
-            "asn",
-            "file in MaxMind format",
-            "none: no client has an AS number",
-            "AS numbers of addresses; may be the same file",
+            "keys",
+            "list of 1 to 8 public keys of minisign: `\"RW...\"`",
+            "none: every node map is taken",
+            "one of them must have signed the node map, also the one on disk; that of a file is in `FILE.minisig`",
         ),
     ],
 };
@@ -147,12 +197,20 @@ pub(crate) const ADMIN: Section = Section {
 
 pub(crate) const TLS: Section = Section {
     header: "[tls]",
-    keys: &[key(
-        "certificate",
-        "list of tables, 1 to 1000",
-        "required",
-        "what clients are shown, chosen by the name they ask for; the first also for those that name no host (see tls.md)",
-    )],
+    keys: &[
+        key(
+            "certificate",
+            "list of tables, 1 to 1000",
+            "required without `publisher`",
+            "what clients are shown, chosen by the name they ask for; the first also for those that name no host (see tls.md)",
+        ),
+        key(
+            "publisher",
+            "true or false",
+            "false",
+            "an edge also fetches the certificates of the projects that it serves from the publisher of node maps (see certificates.md)",
+        ),
+    ],
 };
 
 pub(crate) const TLS_CERTIFICATE: Section = Section {
@@ -390,69 +448,162 @@ pub(crate) const DNS: Section = Section {
             "one for each processor, at most 8",
             "threads that answer over UDP, for each address",
         ),
-    ],
-};
-
-pub(crate) const HEALTH: Section = Section {
-    header: "[health]",
-    keys: &[
         key(
-            "listen",
-            "list of 1 to 16 `\"ADDRESS:PORT\"`",
-            "required",
-            "where `/node-map` and `/status` are served",
-        ),
-        key(
-            "maps",
+            "zone_files",
             "folder",
-            "required",
-            "the admin maps (see maps.md); edits are taken over as they are made",
+            "none",
+            "zone files (RFC 1035) beside the zones of the maps, each called after its zone: `NAME.zone`; edits are taken over as they are made; see [dns.md](dns.md)",
         ),
-        key("probe", "table, see below", "as its keys say", "how nodes are probed"),
+        key(
+            "nsid",
+            "1 to 64 printable ASCII characters",
+            "none",
+            "what the server calls itself to those who ask (RFC 5001, and `id.server` in class CHAOS)",
+        ),
+        key(
+            "version",
+            "1 to 64 printable ASCII characters",
+            "refused",
+            "the answer to `version.bind` in class CHAOS",
+        ),
+        key(
+            "cookie_secret_file",
+            "file",
+            "a secret of the host's own, in `state_dir`",
+            "1 to 3 secrets of 32 hexadecimal digits, one a line, for servers that share an address: the first makes DNS cookies (RFC 9018), the others only know them; read again when it changes",
+        ),
+        key(
+            "proxy_from",
+            "list of at most 64 prefixes, such as `\"192.0.2.8/32\"`",
+            "none",
+            "proxies such as dnsdist, who must put the header of the PROXY protocol, version 2, before what they send, over UDP and TCP; nobody else is believed",
+        ),
+        key(
+            "rate_limit",
+            "table, see below",
+            "as its keys say",
+            "how much a network gets over UDP",
+        ),
+        key(
+            "sign",
+            "list of tables, see below",
+            "none",
+            "zones whose answers are signed (DNSSEC), see [dnssec.md](dnssec.md)",
+        ),
+        key(
+            "transfer",
+            "list of tables, see below",
+            "none",
+            "zones that other servers may copy (AXFR), see [dns.md](dns.md#copies-of-zones)",
+        ),
+        key("log", "table, see below", "none", "a log of queries"),
     ],
 };
 
-pub(crate) const HEALTH_PROBE: Section = Section {
-    header: "[health.probe]",
+pub(crate) const DNS_RATE_LIMIT: Section = Section {
+    header: "[dns.rate_limit]",
     keys: &[
         key(
-            "interval_ms",
-            "milliseconds, 100 to 3600000",
-            "10000",
-            "longest time between two probes of an address",
+            "answers_per_second",
+            "0 to 100000",
+            "1000",
+            "answers with data for a network (IPv4 /24, IPv6 /56); twice as many at once; 0: any number",
         ),
         key(
-            "timeout_ms",
-            "milliseconds, 10 to `interval_ms`",
-            "2000",
-            "longest time a whole probe may take",
+            "negative_per_second",
+            "0 to 100000",
+            "200",
+            "answers that there is no such name, or nothing of that type, in each zone",
         ),
-        key("rise", "1 to 100", "2", "passed probes in a row that make a down address up"),
-        key("fall", "1 to 100", "3", "failed probes in a row that make an address down"),
-        key("port", "1 to 65535", "80", "port of the nodes' HTTP service"),
+        key(
+            "errors_per_second",
+            "0 to 100000",
+            "100",
+            "answers to malformed queries, failures, cookies alone",
+        ),
+        key("refused_per_second", "0 to 100000", "100", "refusals"),
+        key(
+            "slip",
+            "0 to 15",
+            "2",
+            "each how manieth limited answer is cut (TC, or BADCOOKIE) instead of dropped, so that a real client comes again: 1 all, 0 none",
+        ),
+        key(
+            "exempt",
+            "list of at most 1000 prefixes, such as `\"192.0.2.0/24\"`",
+            "none",
+            "networks that are never limited; this host never is",
+        ),
+    ],
+};
+
+pub(crate) const DNS_LOG: Section = Section {
+    header: "[dns.log]",
+    keys: &[
         key(
             "path",
-            "URL path",
-            "`\"/.well-known/cacheboy/health\"`",
-            "what is asked for; it must answer with status 200",
+            "file",
+            "required",
+            "a JSON object a line for each query goes here, see [formats/query-log.md](formats/query-log.md); made when it is not there, its folder must be",
         ),
+        key("sample", "1 to 1000000", "1", "one query in so many is logged, by chance; 1: each"),
         key(
-            "connect_to",
-            "table, see below",
-            "none",
-            "where to connect in place of a node's address",
+            "addresses",
+            "`\"truncated\"` or `\"whole\"`",
+            "`\"truncated\"`",
+            "how much of addresses is written, those of resolvers and of client subnets: IPv4 to /24 and IPv6 to /48, or all",
         ),
     ],
 };
 
-pub(crate) const HEALTH_CONNECT_TO: Section = Section {
-    header: "[health.probe.connect_to]",
-    keys: &[key(
-        "ADDRESS",
-        "`\"ADDRESS:PORT\"`",
-        "none",
-        "for tests and demonstrations: a node's address in the maps, and where its probes really go",
-    )],
+pub(crate) const DNS_SIGN: Section = Section {
+    header: "[[dns.sign]]",
+    keys: &[
+        key("zone", "name of a zone", "required", "the zone that these keys are of"),
+        key(
+            "active",
+            "list of 1 to 4 key files",
+            "required",
+            "the keys that sign: `.private` files with their `.key` file beside them, or PEM of PKCS #8",
+        ),
+        key(
+            "published",
+            "list of 1 to 4 key files",
+            "none",
+            "keys that will sign: they are in the key set, so that caches know them in time",
+        ),
+        key(
+            "withdrawn",
+            "list of 1 to 4 key files",
+            "none",
+            "keys that have signed: they are in the key set as long as caches hold signatures by them",
+        ),
+        key(
+            "cds",
+            "`\"off\"`, `\"publish\"` or `\"delete\"`",
+            "`\"off\"`",
+            "what CDS and CDNSKEY records ask of the parent: nothing; the DS records of all keys that are not withdrawn; no DS record at all",
+        ),
+        key(
+            "validity_s",
+            "86400 to 2592000",
+            "604800",
+            "how long signatures hold, seconds; a new one is given after a quarter of it",
+        ),
+    ],
+};
+
+pub(crate) const DNS_TRANSFER: Section = Section {
+    header: "[[dns.transfer]]",
+    keys: &[
+        key("zone", "name of a zone", "required", "a zone that is all in a zone file"),
+        key(
+            "keys",
+            "list of 1 to 16 key files",
+            "required",
+            "who has one of these keys (TSIG, as `tsig-keygen` writes them) may copy the zone",
+        ),
+    ],
 };
 
 pub(crate) const MASTER: Section = Section {
@@ -514,6 +665,7 @@ mod tests {
             (&EDGE_LIMITS, "copies_rate", format!("at least `\"{}\"`", Rate(limits::RATE_MIN))),
             (&EDGE_LIMITS, "head_bytes", "8 KiB to 256 KiB".to_owned()),
             (&EDGE_LIMITS, "head_timeout_s", format!("1 to {}", limits::HEAD_TIMEOUT_S.end())),
+            (&DNS_LOG, "sample", format!("1 to {}", limits::SAMPLE.end())),
             (&DNS, "udp_threads", format!("1 to {}", limits::UDP_THREADS.end())),
         ] {
             let kind = kind(section, name);

@@ -10,6 +10,8 @@ use std::time::Duration;
 
 use config::{HostConfig, schema};
 use edge::params::{Addresses, Format};
+use health_proto::probe::{Expect, HttpQuestion, Method, Place, Question, RecordKind, Scheme};
+use health_proto::setup::{Check, Compare, MasterCheck, Other, Setup, Timing};
 use model::{ByteCount, Rate};
 use nodemap::Finding;
 use rt::admin::AdminListen;
@@ -41,6 +43,7 @@ fn the_examples_in_deploy_are_accepted() {
     assert_eq!(edge.edge.unwrap().stores[1].path, Path::new("/srv/cacheboy2"));
     assert_eq!(load("dns.toml").dns.unwrap().listen.len(), 2);
     assert_eq!(load("health.toml").health.unwrap().maps, Path::new("/etc/cacheboy/maps"));
+    assert_eq!(load("bgp.toml").bgp.unwrap().peers.len(), 2);
     assert_eq!(load("master.toml").master.unwrap().tree, Path::new("/srv/mirror"));
     let examples = std::fs::read_dir(top("deploy")).unwrap();
     let names = examples.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -112,12 +115,17 @@ name = "all"
 state_dir = "../state"
 [follow]
 node_map = ["http://[::1]:8053/node-map", "file:map.json"]
+keys = ["RWQBAQEBAQEBAYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"]
 [location]
 country = "geo/c.mmdb"
 asn = "/geo/a.mmdb"
+routes = "http://192.0.2.60:8054/routes"
+routes_hold_s = 60
+routes_move_percent = 10
 [admin]
 listen = "unix:run/admin.sock"
 [tls]
+publisher = true
 [[tls.certificate]]
 chain = "tls/a.pem"
 key = "/tls/a.key"
@@ -157,9 +165,37 @@ interface = "eth0"
 [dns]
 listen = ["127.0.0.1:53", "[::1]:53"]
 udp_threads = 2
+zone_files = "zones"
+nsid = "ns1"
+version = "Cacheboy 1"
+cookie_secret_file = "cookies"
+proxy_from = ["192.0.2.8/32"]
+[dns.rate_limit]
+answers_per_second = 2000
+negative_per_second = 10
+errors_per_second = 0
+refused_per_second = 20
+slip = 3
+exempt = ["192.0.2.0/24"]
+[dns.log]
+path = "log/queries.log"
+sample = 100
+addresses = "whole"
+[[dns.sign]]
+zone = "cdn.example"
+active = ["a.pem"]
+published = ["/k/b.private"]
+withdrawn = ["old.pem"]
+cds = "publish"
+validity_s = 86400
+[[dns.transfer]]
+zone = "static.example"
+keys = ["ns2.tsig", "/k/ns3.tsig"]
 [health]
 listen = ["127.0.0.1:8053"]
 maps = "../maps"
+key = "/etc/map.key"
+webhook = "http://127.0.0.1:9000/hook"
 [health.probe]
 interval_ms = 100
 timeout_ms = 100
@@ -167,23 +203,132 @@ rise = 1
 fall = 100
 port = 7080
 path = "/health?x=1"
+budget_per_s = 50
+contact = "noc@cdn.example"
+ca = "ca.pem"
 [health.probe.connect_to]
 "2001:db8:77::11" = "[::1]:7080"
+[health.acme]
+directory = "https://ca.example/directory"
+contact = ["mailto:noc@cdn.example"]
+challenge = "dns-01"
+ca = "ca.pem"
+listen = ["127.0.0.1:8055"]
+address = "health1.example:8055"
+[[health.peer]]
+name = "hc2"
+url = "http://192.0.2.61:8053"
+key = "RWQBAQEBAQEBAYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"
+[[health.canary]]
+project = "p"
+name = "start"
+host = "p.example"
+path = "/canary"
+scheme = "https"
+port = 8443
+range = "0-3"
+status = 206
+length = "4 B"
+sha256 = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c"
+interval_ms = 1000
+timeout_ms = 500
+[[health.master]]
+project = "p"
+path = "/marker"
+hash = true
+behind_s = 60
+[[health.redirector]]
+name = "ns1"
+address = "192.0.2.53:53"
+query = "p.cdn.example"
+type = "AAAA"
+[[health.outside]]
+name = "far"
+address = "198.51.100.9:53"
 [master]
 listen = ["127.0.0.1:8080", { address = "127.0.0.1:8443", tls = true }]
 tree = "tree"
+[bgp]
+asn = 4200000000
+identifier = "192.0.2.1"
+listen = ["192.0.2.1:179"]
+publish = ["127.0.0.1:8054"]
+hold_s = 30
+[[bgp.peer]]
+name = "router1"
+address = "192.0.2.254"
+asn = "AS64501"
+port = 1790
+view = "here"
+passive = true
+local_address = "192.0.2.1"
+md5_file = "bgp.key"
+hops = 2
+max_prefixes_v4 = 100
+max_prefixes_v6 = 10
+[[bgp.peer]]
+name = "router2"
+address = "2001:db8::254"
+asn = 64502
 "#;
 
 fn plain(address: &str) -> Listen {
     address.parse::<std::net::SocketAddr>().unwrap().into()
 }
 
+/// What the checks above mean.
+fn setup() -> Setup {
+    let name = |text: &str| text.parse::<model::Name>().unwrap();
+    let host = |text: &str| text.parse::<model::HostName>().unwrap();
+    let sha256 = "770e607624d689265ca6c44884d0807d9b054d23c473c106c72be9de08b7376c";
+    let expect = Expect { status: 206, length: Some(4), sha256: Some(sha256.parse().unwrap()) };
+    let question = HttpQuestion {
+        scheme: Scheme::Https,
+        method: Method::Get,
+        host: "p.example".into(),
+        sni: Some(host("p.example")),
+        path: "/canary".into(),
+        range: Some((0, 3)),
+        hash: false,
+        expect,
+    };
+    let timing = Timing { interval_ms: 1000, timeout_ms: 500, ..Timing::default() };
+    let (start, question) = (name("start"), Question::Http(question));
+    let check = Check { name: start, timing, port: 8443, question };
+    let of_masters = MasterCheck {
+        name: name("content"),
+        timing: Timing::default(),
+        path: "/marker".into(),
+        method: Method::Get,
+        hash: true,
+        expect: Expect::default(),
+        compare: Compare::Marker { behind_ms: 60_000 },
+    };
+    let other = |at: &str, question| Other {
+        timing: Timing::default(),
+        place: Place::Address(at.parse().unwrap()),
+        question,
+    };
+    let query = Question::Dns { name: host("p.cdn.example"), kind: RecordKind::Aaaa };
+    Setup {
+        budget_per_s: 50,
+        checks: [(name("p"), vec![check])].into(),
+        masters: [(name("p"), vec![of_masters])].into(),
+        redirectors: [(name("ns1"), other("192.0.2.53:53", query))].into(),
+        outside: [(name("far"), other("198.51.100.9:53", Question::Tcp))].into(),
+        ..Setup::default()
+    }
+}
+
 #[test]
 fn every_key_arrives_where_it_belongs() {
     let config = accepted(parse(EVERYTHING));
     assert_eq!(config.host.state_dir, Path::new("etc/../state"));
+    let follow = config.follow.unwrap();
+    let key = nodemap::signature::SecretKey::new([1; 32], [1; 8]).unwrap().public_key();
+    assert_eq!(follow.keys.0, std::slice::from_ref(&key));
     assert_eq!(
-        config.follow.unwrap().node_map,
+        follow.node_map,
         [
             Source::Http("http://[::1]:8053/node-map".parse().unwrap()),
             Source::File("etc/map.json".into())
@@ -191,7 +336,14 @@ fn every_key_arrives_where_it_belongs() {
     );
     assert_eq!(config.location.country.unwrap(), Path::new("etc/geo/c.mmdb"));
     assert_eq!(config.location.asn.unwrap(), Path::new("/geo/a.mmdb"));
+    let routes = rt::routes::RoutesParams {
+        source: "http://192.0.2.60:8054/routes".parse().unwrap(),
+        hold_s: 60,
+        move_percent: 10,
+    };
+    assert_eq!(config.location.routes, Some(routes));
     assert_eq!(config.admin, Some(AdminListen::Unix("etc/run/admin.sock".into())));
+    assert!(config.fetches_certificates);
     let edge = config.edge.unwrap();
     let https = Listen {
         address: "[::1]:443".parse().unwrap(),
@@ -240,22 +392,102 @@ fn every_key_arrives_where_it_belongs() {
     let dns = config.dns.unwrap();
     assert_eq!(dns.listen, ["127.0.0.1:53".parse().unwrap(), "[::1]:53".parse().unwrap()]);
     assert_eq!(dns.udp_threads, Some(2));
+    assert_eq!(dns.zone_files.as_deref(), Some(Path::new("etc/zones")));
+    assert_eq!((dns.nsid.as_deref(), dns.version.as_deref()), (Some("ns1"), Some("Cacheboy 1")));
+    assert_eq!(dns.cookie_secret_file.as_deref(), Some(Path::new("etc/cookies")));
+    assert_eq!(dns.proxy_from, ["192.0.2.8/32".parse().unwrap()]);
+    let rates = dns::Rates {
+        per_second: [2000, 10, 0, 20],
+        slip: 3,
+        exempt: vec!["192.0.2.0/24".parse().unwrap()],
+    };
+    assert_eq!(dns.rates, rates);
+    let keys = vec!["etc/ns2.tsig".into(), "/k/ns3.tsig".into()];
+    let transfer = dns::TransferParams { zone: "static.example".parse().unwrap(), keys };
+    assert_eq!(dns.transfers, [transfer]);
+    let log = dns.log.unwrap();
+    assert_eq!((log.path.as_path(), log.sample), (Path::new("etc/log/queries.log"), 100));
+    assert_eq!(log.addresses, Addresses::Whole);
+    let [signed] = dns.sign.as_slice() else { panic!("one signed zone") };
+    assert_eq!(
+        (signed.zone.as_str(), signed.validity_s, signed.cds),
+        ("cdn.example", 86_400, dns::Cds::Publish)
+    );
+    let keys: Vec<_> = signed.keys.iter().map(|key| (key.path.as_path(), key.duty)).collect();
+    let expected = [
+        (Path::new("etc/a.pem"), dns::Duty::Active),
+        (Path::new("/k/b.private"), dns::Duty::Published),
+        (Path::new("etc/old.pem"), dns::Duty::Withdrawn),
+    ];
+    assert_eq!(keys, expected);
     let health = config.health.unwrap();
     assert_eq!(health.listen, ["127.0.0.1:8053".parse().unwrap()]);
     assert_eq!(health.maps, Path::new("etc/../maps"));
+    assert_eq!(health.key.as_deref(), Some(Path::new("/etc/map.key")));
     assert_eq!(health.probe.timing.interval_ms, 100);
     assert_eq!(health.probe.timing.timeout_ms, 100);
     assert_eq!(health.probe.timing.rise, 1);
     assert_eq!(health.probe.timing.fall, 100);
     assert_eq!(health.probe.port, 7080);
     assert_eq!(health.probe.path, "/health?x=1");
+    assert_eq!(health.probe.contact.as_deref(), Some("noc@cdn.example"));
+    assert_eq!(health.probe.ca.as_deref(), Some(Path::new("etc/ca.pem")));
     let connect_to =
         BTreeMap::from([("2001:db8:77::11".parse().unwrap(), "[::1]:7080".parse().unwrap())]);
     assert_eq!(health.probe.connect_to, connect_to);
+    assert_eq!(health.setup, setup());
+    assert_eq!(health.webhook.unwrap().to_string(), "http://127.0.0.1:9000/hook");
+    let [peer] = health.peers.as_slice() else { panic!("one peer") };
+    assert_eq!(
+        (peer.name.as_str(), peer.url.to_string()),
+        ("hc2", "http://192.0.2.61:8053/".into())
+    );
+    assert_eq!(peer.key, key);
     let master = config.master.unwrap();
     let https = Listen { tls: true, ..plain("127.0.0.1:8443") };
     assert_eq!(master.listen, [plain("127.0.0.1:8080"), https]);
+    let acme = health::AcmeParams {
+        directory: "https://ca.example/directory".parse().unwrap(),
+        contact: vec!["mailto:noc@cdn.example".into()],
+        challenge: health::Challenge::Dns01,
+        ca: Some("etc/ca.pem".into()),
+        hand_out: Some(health::HandOutParams {
+            listen: vec!["127.0.0.1:8055".parse().unwrap()],
+            address: "health1.example:8055".into(),
+        }),
+    };
+    assert_eq!(health.acme, Some(acme));
     assert_eq!(master.tree, Path::new("etc/tree"));
+    let bgp = config.bgp.unwrap();
+    assert_eq!((bgp.asn.get(), bgp.identifier.to_string()), (4_200_000_000, "192.0.2.1".into()));
+    assert_eq!(bgp.listen, ["192.0.2.1:179".parse().unwrap()]);
+    assert_eq!((bgp.publish, bgp.hold_s), (vec!["127.0.0.1:8054".parse().unwrap()], 30));
+    let name = |text: &str| text.parse::<model::Name>().unwrap();
+    let peer = bgp::PeerParams {
+        name: name("router1"),
+        address: "192.0.2.254".parse().unwrap(),
+        port: 1790,
+        asn: model::Asn::new(64501).unwrap(),
+        view: name("here"),
+        passive: true,
+        local_address: Some("192.0.2.1".parse().unwrap()),
+        md5_file: Some("etc/bgp.key".into()),
+        hops: Some(2),
+        max_prefixes: [100, 10],
+    };
+    let plain = bgp::PeerParams {
+        name: name("router2"),
+        address: "2001:db8::254".parse().unwrap(),
+        port: bgp::PORT,
+        asn: model::Asn::new(64502).unwrap(),
+        view: name("router2"),
+        passive: false,
+        local_address: None,
+        md5_file: None,
+        hops: None,
+        max_prefixes: bgp::PREFIXES_MAX,
+    };
+    assert_eq!(bgp.peers, [peer, plain]);
 }
 
 #[test]

@@ -1,212 +1,269 @@
-//! What a query gets.
-//!
-//! The client whose location decides a steered answer is the network of its EDNS Client Subnet
-//! option; without one, the resolver that asks. A client that sends source prefix length 0 does
-//! not want to be located (RFC 7871 section 7.1.2): it gets what the maps give to those of whom
-//! nothing is known, with scope 0. The resolver's own address is not used then, because it mostly
-//! stands where the client stands; and because it makes every answer with scope 0 the same one,
-//! so that a cache that gives it to others tells them nothing about where the first one was.
+//! What a query gets: the way from the question's name over its aliases to the records, or to why
+//! there are none. What depends on who asks is in `steered`, what signed zones say
+//! of what is not there in `signed`, and queries that are signed themselves in `keyed`.
 
-use std::net::IpAddr;
+mod keyed;
+mod signed;
+mod steered;
 
-use model::{Dice, Family};
-use steer::{Hit, Steering, Verdict};
+use model::Dice;
+use steer::Steering;
 
-use crate::outcome::{Answered, Outcome, Sort};
-use crate::query::{self, Fault, Head, Query};
-use crate::records::push_addresses;
-use crate::reply::{ExtendedError, Reply};
-use crate::snapshot::{Entry, Snapshot, Steered, Zone};
-use crate::wire::{CLASS_IN, TCP_BYTES_MAX, UDP_BYTES_MAX, UDP_BYTES_PLAIN, rtype};
+use crate::asker::{Asker, Desk, Transport};
+use crate::caller::{Admission, Caller, Made};
+use crate::dnssec::{Exhausted, Pen, Sealer};
+use crate::names::{Found, Holding, What, Zone};
+use crate::options::ExtendedError;
+use crate::outcome::{Led, Outcome, Sort};
+use crate::query::{self, Fault, OPCODE_NOTIFY, Query};
+use crate::records::{RECORD_HEAD_BYTES, data_of};
+use crate::reply::{Records, Reply};
+use crate::snapshot::Snapshot;
+use crate::wire::{CLASS_CHAOS, CLASS_IN, QUESTION_NAME, ancestry, rtype};
 
-/// How the query came; decides how long the answer may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
-    /// 512 bytes, or what EDNS says up to [`UDP_BYTES_MAX`].
-    Udp,
-    /// 65,535 bytes.
-    Tcp,
-}
+/// Aliases that one answer follows.
+pub(crate) const ALIASES_MAX: usize = 8;
 
-/// RFC 8914 section 4.15.
-const NOT_READY: ExtendedError = ExtendedError { code: 14, text: "no node map yet" };
-
-/// Answers `message`, sent by `peer`, into `out`; `out` is empty when nothing is to be sent.
+/// Answers `message`, sent by `asker`, into `out`; `out` is empty when nothing is to be sent.
 pub fn answer(
     snapshot: &Snapshot,
     message: &[u8],
-    peer: IpAddr,
-    transport: Transport,
-    dice: &mut Dice,
+    asker: &Asker,
+    desk: &mut Desk,
     out: &mut Vec<u8>,
 ) -> Outcome {
-    match query::read(message) {
+    // Whatever was going on ends with the next query.
+    desk.transfer = None;
+    // By reference: a query is a few hundred bytes.
+    let query = &query::read(message);
+    if let Ok(Query { tsig: Some(at), head, .. }) = query {
+        return keyed::answer(snapshot, (message, *at), head, asker, desk, out);
+    }
+    let Desk { dice, manners, pen, .. } = desk;
+    match query {
         Err(Fault::Drop(why)) => {
             out.clear();
-            Outcome::Dropped(why)
+            Outcome::Dropped(*why)
         }
-        Err(Fault::Refuse(head, sort)) => without_data(&head, transport, sort, out),
-        Ok(query) => look_up(snapshot, &query, peer, transport, dice, out),
+        Err(Fault::Refuse(head, sort)) => {
+            Caller::new(head, asker, manners).without_data(*sort, None, out)
+        }
+        Err(Fault::NoQuestion(head)) => Caller::new(head, asker, manners).cookie_alone(out),
+        Ok(query) => {
+            let caller = Caller::new(&query.head, asker, manners);
+            look_up(snapshot, query, &caller, (dice, pen.as_mut()), out)
+        }
     }
 }
 
 fn look_up(
     snapshot: &Snapshot,
     query: &Query<'_>,
-    peer: IpAddr,
-    transport: Transport,
-    dice: &mut Dice,
+    caller: &Caller<'_>,
+    (dice, pen): (&mut Dice, Option<&mut Pen>),
     out: &mut Vec<u8>,
 ) -> Outcome {
-    if let Some(sort) = refusal(query) {
-        return without_data(&query.head, transport, sort, out);
+    if query.qclass == CLASS_CHAOS {
+        return caller.chaos(query, out);
+    }
+    if query.head.opcode == OPCODE_NOTIFY {
+        return caller.without_data(Sort::Refused, Some(ExtendedError::PROHIBITED), out);
+    }
+    if let Some((sort, error)) = refusal(query) {
+        return caller.without_data(sort, error, out);
     }
     let Some(steering) = snapshot.steering() else {
-        return without_data(&query.head, transport, Sort::NotReady, out);
+        return caller.without_data(Sort::NotReady, Some(ExtendedError::NOT_READY), out);
     };
-    let Some(found) = snapshot.find(query.name.as_bytes()) else {
-        return without_data(&query.head, transport, Sort::Refused, out);
+    let Some(found) = snapshot.table().find(query.name.as_bytes(), query.qtype) else {
+        let error = ExtendedError::NOT_AUTHORITATIVE;
+        return caller.without_data(Sort::Refused, Some(error), out);
     };
-    let mut making =
-        Making { head: &query.head, reply: begin(&query.head, transport, None, out), scope: 0 };
-    let sort = match found.entry {
-        None => Sort::NxDomain,
-        Some(entry) => match (&entry.steered, family_of(query.qtype)) {
-            (Some(steered), Some(family)) => {
-                let hit = locate(steering, &query.head, peer);
-                // Outside a client subnet option the scope is not announced.
-                making.scope = hit.scope;
-                making.steered(steering, steered, hit, family, dice)
-            }
-            _ => making.fixed(snapshot, entry, query.qtype),
-        },
-    };
-    if matches!(sort, Sort::NxDomain | Sort::NoData) {
-        making.negative(found.zone, query.name.as_bytes().len());
+    let zone = found.zone.number;
+    let mut reply = caller.reply(out);
+    let wants_signatures = query.head.edns.is_some_and(|edns| edns.dnssec_ok);
+    if let Some(pen) = pen.filter(|_| wants_signatures) {
+        let (names, made_up) = (snapshot.table(), found.is_made_up());
+        reply.seal_with(Sealer::new(pen, names, caller.asker, query.qtype, made_up));
     }
-    making.finish(sort)
+    let mut making =
+        Making { snapshot, steering, caller, reply, scope: 0, authoritative: true, led: None };
+    let sort = making.resolve(query, found, dice);
+    if sort == Sort::ServFail {
+        making.authoritative = false;
+        making.reply.explain(ExtendedError::NOBODY_SERVES);
+    }
+    let admission = caller.admit(sort, zone);
+    let exhausted = admission == Admission::Granted && making.reply.close() == Err(Exhausted);
+    if exhausted && caller.asker.transport == Transport::Tcp {
+        // Over UDP the empty reply is a truncated one, so that those who mean it come by TCP.
+        return caller.without_data(Sort::ServFail, Some(ExtendedError::SIGNS_NO_MORE), out);
+    }
+    let Making { reply, authoritative, scope, led, .. } = making;
+    caller.finish(reply, admission, Made { sort, authoritative, scope, led })
 }
 
 /// What is refused whatever the name is.
-fn refusal(query: &Query<'_>) -> Option<Sort> {
+fn refusal(query: &Query<'_>) -> Option<(Sort, Option<ExtendedError>)> {
     match query.qtype {
-        rtype::OPT | rtype::TKEY | rtype::TSIG => Some(Sort::FormErr),
-        rtype::MAILA | rtype::MAILB => Some(Sort::NotImp),
-        _ if query.qclass != CLASS_IN => Some(Sort::Refused),
-        rtype::AXFR | rtype::IXFR => Some(Sort::Refused),
+        rtype::OPT | rtype::TKEY | rtype::TSIG => Some((Sort::FormErr, None)),
+        rtype::NXNAME => Some((Sort::FormErr, Some(ExtendedError::NO_QUERY_TYPE))),
+        rtype::MAILA | rtype::MAILB => Some((Sort::NotImp, None)),
+        _ if query.qclass != CLASS_IN => Some((Sort::Refused, None)),
+        rtype::AXFR | rtype::IXFR => Some((Sort::Refused, Some(ExtendedError::PROHIBITED))),
         _ => None,
     }
 }
 
-fn family_of(qtype: u16) -> Option<Family> {
-    match qtype {
-        rtype::A => Some(Family::V4),
-        rtype::AAAA => Some(Family::V6),
-        _ => None,
-    }
-}
-
-/// The class of the client behind a query; the scope is meant for its client subnet option.
-///
-/// A client that asks not to be located (source length 0) is served as its resolver is, which the
-/// resolver's own address tells (RFC 7871 section 7.1.2); the scope is then 0, as it must be.
-fn locate(steering: &Steering, head: &Head<'_>, peer: IpAddr) -> Hit {
-    let subnet = head.edns.and_then(|edns| edns.subnet);
-    match subnet.map(|subnet| subnet.network()) {
-        Some(Some(network)) => steering.table().lookup_net(network),
-        Some(None) => Hit { scope: 0, ..steering.table().lookup(peer.to_canonical()) },
-        None => steering.table().lookup(peer.to_canonical()),
-    }
-}
-
-fn begin<'a, 'o>(
-    head: &'a Head<'a>,
-    transport: Transport,
-    error: Option<ExtendedError>,
-    out: &'o mut Vec<u8>,
-) -> Reply<'a, 'o> {
-    let bytes_max = match (transport, &head.edns) {
-        (Transport::Tcp, _) => TCP_BYTES_MAX,
-        (Transport::Udp, Some(edns)) => edns.udp_bytes.min(UDP_BYTES_MAX),
-        (Transport::Udp, None) => UDP_BYTES_PLAIN,
-    };
-    Reply::new(head, bytes_max, error, out)
-}
-
-/// A reply that is only its code.
-fn without_data(head: &Head<'_>, transport: Transport, sort: Sort, out: &mut Vec<u8>) -> Outcome {
-    let error = (sort == Sort::NotReady).then_some(NOT_READY);
-    let truncated = begin(head, transport, error, out).finish(sort.rcode(), false, 0);
-    Outcome::Answered(Answered { sort, subnet: has_subnet(head), truncated })
-}
-
-fn has_subnet(head: &Head<'_>) -> bool {
-    head.edns.is_some_and(|edns| edns.subnet.is_some())
-}
-
-/// An authoritative reply in the making.
+/// A reply in the making.
 struct Making<'a, 'o> {
-    head: &'a Head<'a>,
+    snapshot: &'a Snapshot,
+    steering: &'a Steering,
+    caller: &'a Caller<'a>,
     reply: Reply<'a, 'o>,
     scope: u8,
+    authoritative: bool,
+    led: Option<Led>,
 }
 
-impl Making<'_, '_> {
-    fn steered(
-        &mut self,
-        steering: &Steering,
-        steered: &Steered,
-        hit: Hit,
-        family: Family,
-        dice: &mut Dice,
-    ) -> Sort {
-        let Some(plan) = steering.plan(&steered.project, hit.class, family) else {
-            // Every project of a node map has a plan for every class.
-            return Sort::ServFail;
-        };
-        let sort = match plan.verdict {
-            Verdict::Pool => Sort::Steered,
-            Verdict::Spilled => Sort::Spilled,
-            Verdict::AllDown => Sort::AllDown,
-            Verdict::NoFamily | Verdict::NoData => return Sort::NoData,
-            Verdict::ServFail => return Sort::ServFail,
-        };
-        match plan.pick(dice) {
-            Some(node) => {
-                self.reply.answer_with(|out| push_addresses(&node.addresses, steered.ttl_s, out));
-                sort
-            }
-            None => Sort::NoData,
+/// The name that is being looked up, and where it stands in the reply.
+#[derive(Clone, Copy)]
+struct At<'a> {
+    name: &'a [u8],
+    owner: u16,
+}
+
+impl At<'_> {
+    /// A pointer to the last `bytes` of the name.
+    fn end(&self, bytes: usize) -> u16 {
+        let above = self.name.len().saturating_sub(bytes);
+        self.owner.saturating_add(u16::try_from(above).unwrap_or(0))
+    }
+}
+
+impl<'a> Making<'a, '_> {
+    /// RFC 1034 section 4.3.2: from the question's name over its aliases to what there is.
+    fn resolve(&mut self, query: &'a Query<'a>, mut found: Found<'a>, dice: &mut Dice) -> Sort {
+        let names = self.snapshot.table();
+        let mut at = At { name: query.name.as_bytes(), owner: QUESTION_NAME };
+        let (mut passed, mut aliases) = ([at.name; ALIASES_MAX], 0usize);
+        loop {
+            let holding = match found.what {
+                What::Name(holding) => holding,
+                What::Cut(holding, bytes) => {
+                    // After an alias the reply is about a name of ours.
+                    self.authoritative = at.owner != QUESTION_NAME;
+                    return self.referral(found.zone, holding, at, bytes);
+                }
+                What::Nothing => {
+                    self.negative(found.zone, at);
+                    return self.deny(found.zone, at, None, query);
+                }
+            };
+            let alias = match query.qtype {
+                rtype::CNAME | rtype::ANY => None,
+                _ => holding.alias(),
+            };
+            let Some((records, target)) = alias else {
+                let steered = holding.steered();
+                let sort = steered.and_then(|name| self.steered(at.owner, name, query.qtype, dice));
+                let sort = sort.unwrap_or_else(|| self.fixed(at, found.zone, holding, query.qtype));
+                if sort == Sort::NoData {
+                    self.negative(found.zone, at);
+                    return self.deny(found.zone, at, Some(holding), query);
+                }
+                return sort;
+            };
+            let start = self.reply.answer(at.owner, records);
+            // Files are checked for circles; over several zones one can still be made.
+            let circle = passed.contains(&target);
+            let next = names.find(target, query.qtype).filter(|_| !circle);
+            let owner = pointer(start.saturating_add(RECORD_HEAD_BYTES));
+            let (Some(next), Some(place), Some(owner)) = (next, passed.get_mut(aliases), owner)
+            else {
+                return Sort::Fixed;
+            };
+            *place = target;
+            aliases = aliases.saturating_add(1);
+            at = At { name: target, owner };
+            found = next;
         }
     }
 
-    fn fixed(&mut self, snapshot: &Snapshot, entry: &Entry, qtype: u16) -> Sort {
+    fn fixed(&mut self, at: At<'_>, zone: &Zone, holding: Holding<'_>, qtype: u16) -> Sort {
         if qtype == rtype::ANY {
-            if entry.is_empty() {
+            if holding.is_empty() {
                 return Sort::NoData;
             }
-            self.reply.answer(snapshot.minimal_any());
+            // Nothing stands beside a CNAME record, so it is itself what there is.
+            let alias = holding.alias().map(|(records, _)| records);
+            self.reply.answer(at.owner, alias.unwrap_or_else(|| self.snapshot.minimal_any()));
             return Sort::MinimalAny;
         }
-        match entry.set(qtype) {
-            Some(set) => {
-                self.reply.answer(set.answer());
-                self.reply.additional(set.additional());
-                Sort::Fixed
+        if qtype == rtype::NSEC && zone.is_signed() {
+            let (ttl_s, types) = (zone.negative_ttl_s(), holding.types(false));
+            self.reply.answer_with(|out| signed::push_nsec((at.owner, at.name), ttl_s, types, out));
+            return Sort::Fixed;
+        }
+        let Some(records) = holding.set(qtype) else { return Sort::NoData };
+        let start = self.reply.answer(at.owner, records);
+        match qtype {
+            rtype::SOA if zone.follows_map => self.reply.serial(self.snapshot.serial()),
+            rtype::NS => self.addresses(start, records, |_| Some(false)),
+            _ => {}
+        }
+        Sort::Fixed
+    }
+
+    /// Names the servers of the zone that begins at the last `bytes` of `name`.
+    fn referral(&mut self, zone: &Zone, cut: Holding<'_>, at: At<'_>, bytes: usize) -> Sort {
+        let (owner, above) = (at.end(bytes), at.name.len().saturating_sub(bytes));
+        let cut_name = at.name.get(above..).unwrap_or_default();
+        if let Some(records) = cut.set(rtype::NS) {
+            let start = self.reply.authority(owner, records);
+            if self.reply.is_sealed() && zone.is_signed() {
+                self.vouch(zone, cut, (owner, cut_name));
             }
-            None => Sort::NoData,
+            let below = |target: &[u8]| ancestry(target).any(|above| above == cut_name);
+            // Nobody else has the addresses of servers below the cut (RFC 9471 section 3).
+            self.addresses(start, records, |target| below(target).then_some(true));
+            self.addresses(start, records, |target| (!below(target)).then_some(false));
+        }
+        Sort::Referral
+    }
+
+    /// Adds the addresses of the name servers in `records`, which begin at `start` of the reply;
+    /// `needed` says of each whether the reply is truncated for want of room for it, or that it is
+    /// passed over.
+    fn addresses(
+        &mut self,
+        start: usize,
+        records: Records<'_>,
+        needed: impl Fn(&[u8]) -> Option<bool>,
+    ) {
+        for (offset, target) in data_of(records) {
+            let owner = pointer(start.saturating_add(offset));
+            let holding = self.snapshot.table().exact(target);
+            let (Some(needed), Some(owner), Some(holding)) = (needed(target), owner, holding)
+            else {
+                continue;
+            };
+            for records in [rtype::A, rtype::AAAA].into_iter().filter_map(|t| holding.set(t)) {
+                self.reply.additional(owner, records, needed);
+            }
         }
     }
 
-    /// Adds the SOA record, whose owner is the end of the question's name.
-    fn negative(&mut self, zone: &Zone, name_bytes: usize) {
-        let above = name_bytes.saturating_sub(zone.apex_bytes);
-        self.reply.authority(u16::try_from(above).unwrap_or(0), &zone.negative_soa);
+    /// Adds the SOA record, whose owner is the end of the name.
+    fn negative(&mut self, zone: &Zone, at: At<'_>) {
+        self.reply.authority(at.end(zone.apex_bytes), zone.negative_soa());
+        if zone.follows_map {
+            self.reply.serial(self.snapshot.serial());
+        }
     }
+}
 
-    fn finish(self, sort: Sort) -> Outcome {
-        let authoritative = sort != Sort::ServFail;
-        let truncated = self.reply.finish(sort.rcode(), authoritative, self.scope);
-        Outcome::Answered(Answered { sort, subnet: has_subnet(self.head), truncated })
-    }
+/// A compression pointer to `offset`, where one can point to (RFC 1035 section 4.1.4).
+fn pointer(offset: usize) -> Option<u16> {
+    u16::try_from(offset).ok().filter(|offset| *offset < 0x4000).map(|offset| 0xc000 | offset)
 }

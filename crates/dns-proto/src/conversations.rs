@@ -5,15 +5,17 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use hickory_proto::op::Message;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use hickory_proto::rr::{RData, Record};
-use model::{Dice, Family, State};
+use model::{Dice, Family, Now, State};
 use nodemap::NodeMap;
 
-use crate::testing::{Ask, folder, node_map, snapshot};
-use crate::{Outcome, Snapshot, Transport, answer};
+use crate::testing::{Ask, folder, manners, node_map, with_files, zone_file};
+use crate::zonefile::ZoneFile;
+use crate::{Asker, Desk, Limiter, Manners, Outcome, Rates, Snapshot, Transport, answer};
 
 /// After a change that is meant run with `CACHEBOY_GOLDEN=write`, and read the difference.
 #[test]
@@ -38,14 +40,24 @@ fn every_conversation_goes_as_written() {
 
 struct Player {
     map: Option<NodeMap>,
+    files: Vec<ZoneFile>,
     snapshot: Snapshot,
+    now: Now,
+    manners: Manners,
     out: String,
 }
 
 impl Player {
     fn new() -> Self {
         let map = node_map("network.toml");
-        Self { snapshot: snapshot(map.clone()), map: Some(map), out: String::new() }
+        Self {
+            snapshot: with_files(map.clone(), Vec::new()),
+            map: Some(map),
+            files: Vec::new(),
+            now: Now::default(),
+            manners: manners(),
+            out: String::new(),
+        }
     }
 
     /// The script with the replies that really came.
@@ -63,7 +75,22 @@ impl Player {
     fn step(&mut self, verb: &str, rest: &[&str]) {
         match (verb, rest) {
             ("map", [file]) => self.map = Some(node_map(file)),
+            ("now", [seconds]) => {
+                self.now = Now::default().plus_ms(seconds.parse::<u64>().unwrap() * 1000);
+                return;
+            }
+            ("limits", [answers, negative, errors, refused]) => {
+                let per_second = [answers, negative, errors, refused].map(|n| n.parse().unwrap());
+                let rates = Rates { per_second, ..Rates::default() };
+                self.manners.limiter = Some(Arc::new(Limiter::new(rates, [5; 16])));
+                return;
+            }
+            ("silent", []) => {
+                self.manners = Manners::default();
+                return;
+            }
             ("no-map", []) => self.map = None,
+            ("zone-file", [file]) => self.files.push(zone_file(file)),
             ("node", [name, family, state]) => {
                 let state: State = serde_json::from_str(&format!("{state:?}")).unwrap();
                 let family = if *family == "v4" { Family::V4 } else { Family::V6 };
@@ -77,7 +104,15 @@ impl Player {
             ("#", _) => return,
             _ => panic!("not a line of a conversation: {verb} {rest:?}"),
         }
-        self.snapshot = self.map.clone().map_or_else(Snapshot::not_ready, snapshot);
+        let files = self.files.clone();
+        let build = |map| with_files(map, files);
+        self.snapshot = self.map.clone().map_or_else(Snapshot::not_ready, build);
+        for left_out in self.snapshot.left_out() {
+            let line = format!("< left out: {} ({})\n", left_out.set, left_out.why);
+            if !self.out.contains(&line) {
+                self.out.push_str(&line);
+            }
+        }
     }
 
     fn ask(&mut self, client: &str, message: &[u8]) {
@@ -86,12 +121,12 @@ impl Player {
             None => (client, Transport::Udp),
         };
         let client: IpAddr = client.parse().unwrap();
-        let mut dice = Dice::seeded(1);
+        let asker = Asker { peer: client, transport, now: self.now };
+        let mut desk = Desk::new(Dice::seeded(1), self.manners.clone());
         let mut out = Vec::new();
         let replies: BTreeSet<String> = (0..64)
             .map(|_| {
-                let outcome =
-                    answer(&self.snapshot, message, client, transport, &mut dice, &mut out);
+                let outcome = answer(&self.snapshot, message, &asker, &mut desk, &mut out);
                 text_of(outcome, message, &out)
             })
             .collect();
@@ -105,16 +140,22 @@ fn question(name: &str, rtype: &str, options: &[&str]) -> Ask {
         None => match rtype {
             "A" => 1,
             "NS" => 2,
+            "CNAME" => 5,
             "SOA" => 6,
             "MX" => 15,
             "TXT" => 16,
             "AAAA" => 28,
+            "SRV" => 33,
             "OPT" => 41,
+            "DS" => 43,
+            "SVCB" => 64,
+            "HTTPS" => 65,
             "TSIG" => 250,
             "IXFR" => 251,
             "AXFR" => 252,
             "MAILB" => 253,
             "ANY" => 255,
+            "CAA" => 257,
             other => panic!("which type is {other}?"),
         },
     };
@@ -145,6 +186,10 @@ fn bytes_of(hex: &str) -> Vec<u8> {
         .collect()
 }
 
+fn hex_of(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 fn text_of(outcome: Outcome, message: &[u8], reply: &[u8]) -> String {
     let sort = match outcome {
         Outcome::Dropped(why) => {
@@ -155,8 +200,7 @@ fn text_of(outcome: Outcome, message: &[u8], reply: &[u8]) -> String {
     };
     assert_eq!(reply[..2], message[..2], "the ID comes back");
     let Ok(read) = Message::from_vec(reply) else {
-        let hex: String = reply.iter().map(|byte| format!("{byte:02x}")).collect();
-        return format!("< ({sort}) {hex}\n");
+        return format!("< ({sort}) {}\n", hex_of(reply));
     };
     let code = u16::from(read.metadata.response_code);
     assert_eq!(code, sort.rcode(), "{sort}");
@@ -209,6 +253,7 @@ fn words(code: u16) -> &'static str {
         3 => "NXDOMAIN",
         4 => "NOTIMP",
         5 => "REFUSED",
+        23 => "BADCOOKIE",
         16 => "BADVERS",
         _ => panic!("response code {code}"),
     }
@@ -236,6 +281,9 @@ fn option_text(code: EdnsCode, option: &EdnsOption) -> String {
             let code = u16::from_be_bytes([*high, *low]);
             format!(" ede={code} ({})", String::from_utf8_lossy(text))
         }
+        EdnsOption::Unknown(10, cookie) => format!(" cookie={}", hex_of(cookie)),
+        EdnsOption::Unknown(11, idle) => format!(" keepalive={}", hex_of(idle)),
+        EdnsOption::NSID(name) => format!(" nsid={}", String::from_utf8_lossy(name.as_ref())),
         other => panic!("which option is {code:?}: {other:?}?"),
     }
 }

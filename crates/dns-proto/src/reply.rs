@@ -1,14 +1,21 @@
 //! The answer's bytes, within the size that the transport carries.
 //!
 //! Order of use: [`Reply::new`], the sections in their order ([`Reply::answer`],
-//! [`Reply::authority`], [`Reply::additional`]), then [`Reply::finish`].
+//! [`Reply::authority`], [`Reply::additional`]), [`Reply::close`], then [`Reply::finish`].
+//!
+//! With a [`Sealer`] each section is signed when the next one begins, and the last one by
+//! [`Reply::close`].
 //!
 //! An answer or authority that does not fit empties the reply and sets TC; additional records that
 //! do not fit are left out silently (RFC 2181 section 9). The OPT record always fits: its room is
 //! kept from the start.
 
+use crate::dnssec::{Exhausted, Sealer};
+use crate::names::write_serial;
+use crate::options::{ExtendedError, Extras};
 use crate::query::Head;
-use crate::wire::{HEADER_BYTES, QUESTION_NAME, UDP_BYTES_MAX, option, rtype};
+use crate::records::set_owner;
+use crate::wire::{HEADER_BYTES, QUESTION_NAME, UDP_BYTES_MAX, rtype};
 
 /// Records ready to copy, and how many they are.
 #[derive(Clone, Copy)]
@@ -17,97 +24,137 @@ pub(crate) struct Records<'a> {
     pub(crate) count: u16,
 }
 
-/// An extended error for the OPT record (RFC 8914).
-#[derive(Clone, Copy)]
-pub(crate) struct ExtendedError {
-    pub(crate) code: u16,
-    pub(crate) text: &'static str,
-}
-
 /// A reply in the making.
 pub(crate) struct Reply<'a, 'o> {
     head: &'a Head<'a>,
     out: &'o mut Vec<u8>,
     /// Where the bytes of records must end.
     limit: usize,
-    error: Option<ExtendedError>,
+    extras: Extras<'a>,
     counts: [u16; 3],
     truncated: bool,
+    /// Number of the section that is being written, and where it begins.
+    section: (usize, usize),
+    sealer: Option<Sealer<'a>>,
+    exhausted: bool,
 }
+
+/// Numbers of the sections.
+const ANSWER: usize = 0;
+const AUTHORITY: usize = 1;
+const ADDITIONAL: usize = 2;
 
 impl<'a, 'o> Reply<'a, 'o> {
     /// Begins a reply of at most `bytes_max` bytes in `out`, which is emptied first.
     pub(crate) fn new(
         head: &'a Head<'a>,
         bytes_max: u16,
-        error: Option<ExtendedError>,
+        extras: Extras<'a>,
         out: &'o mut Vec<u8>,
     ) -> Self {
         out.clear();
         out.extend([0; HEADER_BYTES]);
         out.extend_from_slice(head.question);
-        let limit = usize::from(bytes_max).saturating_sub(opt_bytes(head, error));
-        Self { head, out, limit, error, counts: [0; 3], truncated: false }
+        let limit = usize::from(bytes_max).saturating_sub(opt_bytes(head, &extras));
+        let (counts, section) = ([0; 3], (ANSWER, out.len()));
+        let (truncated, sealer, exhausted) = (false, None, false);
+        Self { head, out, limit, extras, counts, truncated, section, sealer, exhausted }
     }
 
-    /// Adds to the answer section.
-    pub(crate) fn answer(&mut self, records: Records<'_>) {
-        self.must_fit(0, records);
+    /// Has every section signed by `sealer`.
+    pub(crate) fn seal_with(&mut self, sealer: Sealer<'a>) {
+        self.sealer = Some(sealer);
+    }
+
+    /// Whether it is signed.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealer.is_some()
+    }
+
+    /// Adds to the answer section under `owner`, a pointer. Tells where the records begin.
+    pub(crate) fn answer(&mut self, owner: u16, records: Records<'_>) -> usize {
+        self.must_fit(ANSWER, owner, records)
     }
 
     /// Adds the records that `write` appends, and counts them as it says.
     pub(crate) fn answer_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u16) {
-        let count = write(self.out);
-        if self.out.len() <= self.limit {
-            self.count(0, count);
-        } else {
-            self.truncate();
+        self.write(ANSWER, write);
+    }
+
+    /// Adds to the authority section, as [`Reply::answer_with`] does.
+    pub(crate) fn authority_with(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u16) {
+        self.write(AUTHORITY, write);
+    }
+
+    /// Adds to the authority section, as [`Reply::answer`] does.
+    pub(crate) fn authority(&mut self, owner: u16, records: Records<'_>) -> usize {
+        self.must_fit(AUTHORITY, owner, records)
+    }
+
+    /// Adds to the additional section. What does not fit is left out, or truncates the reply when
+    /// it is `needed`.
+    pub(crate) fn additional(&mut self, owner: u16, records: Records<'_>, needed: bool) {
+        if needed || self.fits(records.bytes.len()) {
+            self.must_fit(ADDITIONAL, owner, records);
         }
     }
 
-    /// Adds one record to the authority section. Its owner is the question's name without the
-    /// first `above` bytes; `tail` is everything behind the owner.
-    pub(crate) fn authority(&mut self, above: u16, tail: &[u8]) {
-        let length = tail.len().saturating_add(2);
-        if self.fits(length) {
-            self.out.extend(QUESTION_NAME.saturating_add(above).to_be_bytes());
-            self.out.extend_from_slice(tail);
-            self.count(1, 1);
-        } else {
-            self.truncate();
+    /// Writes the serial into the SOA record that was added last.
+    pub(crate) fn serial(&mut self, serial: u32) {
+        if !self.truncated {
+            write_serial(self.out, serial);
         }
     }
 
-    /// Adds to the additional section if there is room.
-    pub(crate) fn additional(&mut self, records: Records<'_>) {
-        if !self.truncated && self.fits(records.bytes.len()) {
-            self.out.extend_from_slice(records.bytes);
-            self.count(2, records.count);
+    /// Says why there are no records, if there is room; an error that came first stays.
+    pub(crate) fn explain(&mut self, error: ExtendedError) {
+        let before = self.extras.length();
+        let extras = Extras { error: self.extras.error.or(Some(error)), ..self.extras };
+        let more = extras.length().saturating_sub(before);
+        if self.fits(more) {
+            self.limit = self.limit.saturating_sub(more);
+            self.extras = extras;
         }
+    }
+
+    /// Takes all records out; `truncated`: as if they had not fitted.
+    pub(crate) fn cut(&mut self, truncated: bool) {
+        self.truncate();
+        self.truncated = truncated;
+    }
+
+    /// There is no reply.
+    pub(crate) fn abandon(self) {
+        self.out.clear();
+    }
+
+    /// Ends the last section.
+    ///
+    /// # Errors
+    /// When signatures are wanted that cannot be made now; the reply is then empty.
+    pub(crate) fn close(&mut self) -> Result<(), Exhausted> {
+        self.seal();
+        if self.exhausted { Err(Exhausted) } else { Ok(()) }
     }
 
     /// Writes the OPT record and the header. `scope` goes with a client subnet, if the query had
     /// one. Tells whether the reply was truncated.
     pub(crate) fn finish(mut self, rcode: u16, authoritative: bool, scope: u8) -> bool {
         if let Some(edns) = &self.head.edns {
-            let options = opt_bytes(self.head, self.error).saturating_sub(OPT_FIXED_BYTES);
+            let options = opt_bytes(self.head, &self.extras).saturating_sub(OPT_FIXED_BYTES);
             self.out.push(0);
             self.out.extend(rtype::OPT.to_be_bytes());
             self.out.extend(UDP_BYTES_MAX.to_be_bytes());
             let extended = u8::try_from(rcode >> 4).unwrap_or(u8::MAX);
-            self.out.extend([extended, 0, if edns.dnssec_ok { 0x80 } else { 0 }, 0]);
+            let compact = edns.compact_ok && self.sealer.is_some();
+            let flags = u8::from(edns.dnssec_ok) << 7 | u8::from(compact) << 6;
+            self.out.extend([extended, 0, flags, 0]);
             self.out.extend(u16::try_from(options).unwrap_or(u16::MAX).to_be_bytes());
             if let Some(subnet) = &edns.subnet {
                 subnet.write(scope, self.out);
             }
-            if let Some(error) = self.error {
-                let length = error.text.len().saturating_add(2);
-                self.out.extend(option::EXTENDED_ERROR.to_be_bytes());
-                self.out.extend(u16::try_from(length).unwrap_or(u16::MAX).to_be_bytes());
-                self.out.extend(error.code.to_be_bytes());
-                self.out.extend_from_slice(error.text.as_bytes());
-            }
-            self.count(2, 1);
+            self.extras.write(self.out);
+            self.count(ADDITIONAL, 1);
         }
         self.write_header(rcode, authoritative);
         self.truncated
@@ -129,13 +176,58 @@ impl<'a, 'o> Reply<'a, 'o> {
         self.out.iter_mut().zip(header.as_flattened()).for_each(|(to, from)| *to = *from);
     }
 
-    fn must_fit(&mut self, section: usize, records: Records<'_>) {
+    /// Signs the section that is being written, which ends here.
+    fn seal(&mut self) {
+        let (section, begin) = self.section;
+        let end = self.out.len();
+        let Some(sealer) = self.sealer.as_mut().filter(|_| !self.truncated && begin < end) else {
+            return;
+        };
+        match sealer.seal(self.out, begin) {
+            Ok(count) if self.out.len() <= self.limit => self.count(section, count),
+            // Additional records may do without (RFC 4035 section 3.1.1).
+            Ok(_) if section == ADDITIONAL => self.out.truncate(end),
+            Ok(_) => self.truncate(),
+            Err(Exhausted) => {
+                self.exhausted = true;
+                self.truncate();
+            }
+        }
+    }
+
+    fn enter(&mut self, section: usize) {
+        if self.section.0 != section {
+            self.seal();
+            self.section = (section, self.out.len());
+        }
+    }
+
+    fn write(&mut self, section: usize, write: impl FnOnce(&mut Vec<u8>) -> u16) {
+        self.enter(section);
+        if self.truncated {
+            return;
+        }
+        let count = write(self.out);
+        if self.out.len() <= self.limit {
+            self.count(section, count);
+        } else {
+            self.truncate();
+        }
+    }
+
+    fn must_fit(&mut self, section: usize, owner: u16, records: Records<'_>) -> usize {
+        self.enter(section);
+        let start = self.out.len();
         if self.fits(records.bytes.len()) {
             self.out.extend_from_slice(records.bytes);
+            if owner != QUESTION_NAME {
+                set_owner(self.out.get_mut(start..).unwrap_or_default(), owner);
+            }
             self.count(section, records.count);
         } else {
             self.truncate();
         }
+        start
     }
 
     fn fits(&self, more: usize) -> bool {
@@ -159,9 +251,8 @@ impl<'a, 'o> Reply<'a, 'o> {
 const OPT_FIXED_BYTES: usize = 11;
 
 /// Length of the OPT record that [`Reply::finish`] will write.
-fn opt_bytes(head: &Head<'_>, error: Option<ExtendedError>) -> usize {
+fn opt_bytes(head: &Head<'_>, extras: &Extras<'_>) -> usize {
     let Some(edns) = &head.edns else { return 0 };
     let subnet = edns.subnet.map_or(0, |subnet| subnet.length());
-    let error = error.map_or(0, |error| error.text.len().saturating_add(6));
-    OPT_FIXED_BYTES.saturating_add(subnet).saturating_add(error)
+    OPT_FIXED_BYTES.saturating_add(subnet).saturating_add(extras.length())
 }

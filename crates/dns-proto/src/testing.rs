@@ -11,8 +11,10 @@ use model::{Asn, CountryCode, Family, NodeState, State};
 use nodemap::{NodeMap, NodeStates};
 use steer::{ClassTable, Steering};
 
-use crate::Snapshot;
+use crate::dnssec::Keyring;
 use crate::wire::HEADER_BYTES;
+use crate::zonefile::{self, ZoneFile};
+use crate::{CookieKeys, Manners, Snapshot};
 
 /// Generation of the node maps here.
 pub(crate) const GENERATION: u64 = 1_764_547_200_000;
@@ -28,19 +30,13 @@ pub(crate) fn node_map(file: &str) -> NodeMap {
     let map = nodemap::admin::load(&[(path, text)]).unwrap_or_else(|findings| {
         panic!("{}", findings.iter().map(|f| format!("{f}\n")).collect::<String>())
     });
-    let up = NodeState { state: State::Up, reason: "test".into(), since_ms: 0 };
+    let up = NodeState::new(State::Up, "test", 0);
     let states = map.nodes.iter().map(|(name, node)| {
         let of = |family| node.addresses_of(family).next().map(|_: IpAddr| up.clone());
         (name.clone(), NodeStates { v4: of(Family::V4), v6: of(Family::V6) })
     });
     let states: BTreeMap<_, _> = states.collect();
-    NodeMap {
-        format: nodemap::published::FORMAT,
-        generation: GENERATION,
-        publisher: "test".into(),
-        map,
-        states,
-    }
+    NodeMap::new(GENERATION, "test", map, states)
 }
 
 pub(crate) fn locator() -> Locator {
@@ -60,8 +56,40 @@ pub(crate) fn locator() -> Locator {
 }
 
 pub(crate) fn snapshot(map: NodeMap) -> Snapshot {
-    let table = ClassTable::compile(&locator(), &map.map.maps).unwrap();
-    Snapshot::build(Arc::new(Steering::new(Arc::new(table), Arc::new(map)).unwrap()))
+    with_files(map, Vec::new())
+}
+
+pub(crate) fn with_files(map: NodeMap, files: Vec<ZoneFile>) -> Snapshot {
+    with_keys(map, files, Keyring::default())
+}
+
+pub(crate) fn with_keys(map: NodeMap, files: Vec<ZoneFile>, keyring: Keyring) -> Snapshot {
+    let table = ClassTable::compile(&locator(), &map.map, 0).unwrap();
+    let steering = Steering::new(Arc::new(table), Arc::new(map)).unwrap();
+    let files = files.into_iter().map(Arc::new).collect();
+    Snapshot::build(Arc::new(steering), files, keyring.into(), None)
+}
+
+/// The zone file `file` of the zone that it is called after.
+pub(crate) fn zone_file(file: &str) -> ZoneFile {
+    let apex = file.strip_suffix(".zone").unwrap().parse().unwrap();
+    let path = folder().join(file);
+    let text = std::fs::read(&path).unwrap();
+    zonefile::parse(&path, &apex, &text).unwrap_or_else(|findings| {
+        panic!("{}", findings.iter().map(|f| format!("{f}\n")).collect::<String>())
+    })
+}
+
+/// A server that says everything it may.
+pub(crate) fn manners() -> Manners {
+    Manners {
+        cookies: Some(CookieKeys::new([7; 16], [None; 2])),
+        nsid: Some("ns1".into()),
+        version: Some("cacheboy".into()),
+        limiter: None,
+        transfers: None,
+        tcp_idle_ds: 200,
+    }
 }
 
 /// A query, field by field.
@@ -75,6 +103,7 @@ pub(crate) struct Ask {
     pub(crate) edns: Option<u16>,
     pub(crate) version: u8,
     pub(crate) dnssec_ok: bool,
+    pub(crate) compact_ok: bool,
     pub(crate) options: Vec<(u16, Vec<u8>)>,
 }
 
@@ -90,6 +119,7 @@ impl Ask {
             edns: None,
             version: 0,
             dnssec_ok: false,
+            compact_ok: false,
             options: Vec::new(),
         }
     }
@@ -128,7 +158,12 @@ impl Ask {
             }
             out.extend([0, 0, 41]);
             out.extend(self.edns.unwrap_or(1232).to_be_bytes());
-            out.extend([0, self.version, u8::from(self.dnssec_ok) << 7, 0]);
+            out.extend([
+                0,
+                self.version,
+                u8::from(self.dnssec_ok) << 7 | u8::from(self.compact_ok) << 6,
+                0,
+            ]);
             out.extend(u16::try_from(data.len()).unwrap().to_be_bytes());
             out.extend(data);
         }

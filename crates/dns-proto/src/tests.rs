@@ -9,22 +9,23 @@ use std::path::Path;
 use hickory_proto::op::Message;
 use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
 use ipnet::IpNet;
-use model::Dice;
+use model::{Dice, Now};
 use proptest::prelude::*;
 
-use crate::testing::{Ask, node_map, snapshot};
+use crate::testing::{Ask, manners, node_map, snapshot};
 use crate::wire::{Reader, rtype};
-use crate::{Outcome, Snapshot, Transport, UDP_BYTES_MAX, answer};
+use crate::{Asker, Desk, Outcome, Snapshot, Transport, UDP_BYTES_MAX, answer};
 
 fn ask(
     snapshot: &Snapshot,
     message: &[u8],
     transport: Transport,
-    dice: &mut Dice,
+    desk: &mut Desk,
 ) -> (Outcome, Vec<u8>) {
     let mut out = vec![1, 2, 3];
     let peer = Ipv4Addr::new(192, 0, 2, 1).into();
-    let outcome = answer(snapshot, message, peer, transport, dice, &mut out);
+    let asker = Asker { peer, transport, now: Now::default() };
+    let outcome = answer(snapshot, message, &asker, desk, &mut out);
     (outcome, out)
 }
 
@@ -62,14 +63,14 @@ fn the_fuzz_corpus_gets_sound_replies() {
     let network = snapshot(node_map("network.toml"));
     let empty = Snapshot::not_ready();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/dns_packet");
-    let mut dice = Dice::seeded(1);
+    let mut desk = Desk::new(Dice::seeded(1), manners());
     let mut sorts = BTreeSet::new();
     let files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     for path in &files {
         let message = fs::read(path).unwrap();
         for transport in [Transport::Udp, Transport::Tcp] {
             for snapshot in [&network, &empty] {
-                let (outcome, reply) = ask(snapshot, &message, transport, &mut dice);
+                let (outcome, reply) = ask(snapshot, &message, transport, &mut desk);
                 check_reply(&message, transport, outcome, &reply);
                 sorts.insert(format!("{outcome:?}"));
             }
@@ -90,8 +91,10 @@ fn any_ask() -> impl Strategy<Value = Vec<u8>> {
         "example",
         ".",
     ]);
-    let option =
-        (prop::sample::select(vec![8u16, 8, 10, 15]), prop::collection::vec(any::<u8>(), 0..24));
+    let option = (
+        prop::sample::select(vec![3u16, 8, 8, 10, 10, 11, 15]),
+        prop::collection::vec(any::<u8>(), 0..42),
+    );
     (
         (name, prop_oneof![prop::sample::select(vec![1u16, 2, 6, 16, 28, 255]), any::<u16>()]),
         (prop_oneof![9 => Just(1u16), 1 => any::<u16>()], prop::option::of(any::<u16>())),
@@ -120,7 +123,7 @@ proptest! {
         thread_local!(static NETWORK: Snapshot = snapshot(node_map("network.toml")));
         let transport = if tcp { Transport::Tcp } else { Transport::Udp };
         NETWORK.with(|network| {
-            let (outcome, reply) = ask(network, &message, transport, &mut Dice::seeded(7));
+            let (outcome, reply) = ask(network, &message, transport, &mut Desk::new(Dice::seeded(7), manners()));
             check_reply(&message, transport, outcome, &reply);
         });
     }
@@ -157,12 +160,12 @@ proptest! {
 fn possible(network: &Snapshot, net: IpNet) -> (BTreeSet<String>, u8) {
     let mut answers = BTreeSet::new();
     let mut scopes = BTreeSet::new();
-    let mut dice = Dice::seeded(3);
+    let mut desk = Desk::new(Dice::seeded(3), manners());
     for name in ["videolan.cdn.example", "games.inner.cdn.example"] {
         for rtype in [rtype::A, rtype::AAAA] {
             let message = Ask::new(name, rtype).subnet(net).bytes();
             for _ in 0..24 {
-                let (_, reply) = ask(network, &message, Transport::Udp, &mut dice);
+                let (_, reply) = ask(network, &message, Transport::Udp, &mut desk);
                 let reply = Message::from_vec(&reply).unwrap();
                 let edns = reply.edns.unwrap();
                 let Some(EdnsOption::Subnet(subnet)) = edns.option(EdnsCode::Subnet) else {
@@ -198,10 +201,10 @@ fn shares_follow_the_weights() {
     let message = Ask::new("videolan.cdn.example", rtype::A)
         .subnet("192.0.2.128/25".parse().unwrap())
         .bytes();
-    let mut dice = Dice::seeded(11);
+    let mut desk = Desk::new(Dice::seeded(11), manners());
     let mut first = 0u32;
     for _ in 0..30_000 {
-        let (_, reply) = ask(&network, &message, Transport::Udp, &mut dice);
+        let (_, reply) = ask(&network, &message, Transport::Udp, &mut desk);
         let reply = Message::from_vec(&reply).unwrap();
         first += u32::from(reply.answers[0].data.to_string() == "203.0.113.10");
     }

@@ -20,11 +20,28 @@ pub(crate) const QUESTION_NAME: u16 = 0xc00c;
 pub(crate) mod rtype {
     pub(crate) const A: u16 = 1;
     pub(crate) const NS: u16 = 2;
+    pub(crate) const CNAME: u16 = 5;
     pub(crate) const SOA: u16 = 6;
+    pub(crate) const PTR: u16 = 12;
     pub(crate) const HINFO: u16 = 13;
+    pub(crate) const MX: u16 = 15;
     pub(crate) const TXT: u16 = 16;
     pub(crate) const AAAA: u16 = 28;
+    pub(crate) const SRV: u16 = 33;
+    pub(crate) const NAPTR: u16 = 35;
+    pub(crate) const DNAME: u16 = 39;
     pub(crate) const OPT: u16 = 41;
+    pub(crate) const DS: u16 = 43;
+    pub(crate) const RRSIG: u16 = 46;
+    pub(crate) const NSEC: u16 = 47;
+    pub(crate) const DNSKEY: u16 = 48;
+    pub(crate) const NSEC3: u16 = 50;
+    pub(crate) const NSEC3PARAM: u16 = 51;
+    pub(crate) const CDS: u16 = 59;
+    pub(crate) const CDNSKEY: u16 = 60;
+    pub(crate) const SVCB: u16 = 64;
+    pub(crate) const HTTPS: u16 = 65;
+    pub(crate) const NXNAME: u16 = 128;
     pub(crate) const TKEY: u16 = 249;
     pub(crate) const TSIG: u16 = 250;
     pub(crate) const IXFR: u16 = 251;
@@ -32,15 +49,28 @@ pub(crate) mod rtype {
     pub(crate) const MAILB: u16 = 253;
     pub(crate) const MAILA: u16 = 254;
     pub(crate) const ANY: u16 = 255;
+
+    /// The registered name of a type, or `TYPE` and its number (RFC 3597 section 5).
+    pub(crate) fn word(rtype: u16) -> String {
+        domain::base::iana::Rtype::from_int(rtype).to_string()
+    }
 }
 
 /// The Internet class.
 pub(crate) const CLASS_IN: u16 = 1;
+/// CHAOS, where servers tell of themselves (RFC 4892).
+pub(crate) const CLASS_CHAOS: u16 = 3;
 
 /// EDNS options.
 pub(crate) mod option {
+    /// What the server calls itself (RFC 5001).
+    pub(crate) const NSID: u16 = 3;
     /// Client subnet (RFC 7871).
     pub(crate) const SUBNET: u16 = 8;
+    /// Cookies (RFC 7873).
+    pub(crate) const COOKIE: u16 = 10;
+    /// How long a connection is kept (RFC 7828).
+    pub(crate) const KEEPALIVE: u16 = 11;
     /// Extended DNS error (RFC 8914).
     pub(crate) const EXTENDED_ERROR: u16 = 15;
 }
@@ -76,6 +106,18 @@ impl<'a> Reader<'a> {
         self.0.len()
     }
 
+    /// Takes an uncompressed name, the root's label included.
+    fn take_name(&mut self) -> Option<&'a [u8]> {
+        let from = self.0;
+        loop {
+            match self.u8()? {
+                0 => return from.get(..from.len().saturating_sub(self.left())),
+                compressed if compressed & 0xc0 != 0 => return None,
+                label => self.take(usize::from(label)).map(|_| ())?,
+            }
+        }
+    }
+
     /// Steps over a name, compressed or not, without following it.
     pub(crate) fn skip_name(&mut self) -> Option<()> {
         loop {
@@ -100,26 +142,13 @@ impl LowerName {
     /// Reads an uncompressed name: a question is the first name of a message, so a pointer in it
     /// has nothing to point to.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Option<Self> {
-        let mut name = Self { bytes: [0; NAME_BYTES_MAX], length: 0 };
-        loop {
-            let label = reader.u8()?;
-            if label & 0xc0 != 0 {
-                return None;
-            }
-            name.push(label)?;
-            if label == 0 {
-                return Some(name);
-            }
-            for byte in reader.take(usize::from(label))? {
-                name.push(byte.to_ascii_lowercase())?;
-            }
-        }
-    }
-
-    fn push(&mut self, byte: u8) -> Option<()> {
-        *self.bytes.get_mut(self.length)? = byte;
-        self.length = self.length.saturating_add(1);
-        Some(())
+        let wire = reader.take_name()?;
+        let mut name = Self { bytes: [0; NAME_BYTES_MAX], length: wire.len() };
+        let bytes = name.bytes.get_mut(..wire.len())?;
+        bytes.copy_from_slice(wire);
+        // Lengths of labels are below 64, letters above.
+        bytes.make_ascii_lowercase();
+        Some(name)
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -142,25 +171,32 @@ pub(crate) fn wire_name(host: &HostName) -> Vec<u8> {
     wire
 }
 
-/// `host` in wire form with the part that is `zone` left to a pointer to the question's name; the
-/// whole name when it lies elsewhere. Right in answers to questions for `zone` itself.
-pub(crate) fn wire_name_at_apex(host: &HostName, zone: &HostName) -> Vec<u8> {
-    let below = host.as_str().strip_suffix(zone.as_str());
-    match below {
-        Some(prefix) if host.is_in(zone) => {
-            let mut wire = labels(prefix.trim_end_matches('.'));
-            wire.extend(QUESTION_NAME.to_be_bytes());
-            wire
-        }
-        _ => wire_name(host),
-    }
-}
-
 /// `label` below `name`; `None` when that would be too long.
 pub(crate) fn child(label: &Name, name: &[u8]) -> Option<Vec<u8>> {
     let mut wire = labels(label.as_str());
     wire.extend_from_slice(name);
     (wire.len() <= NAME_BYTES_MAX).then_some(wire)
+}
+
+/// `name` (wire form) as people write it, with the final point (RFC 1035 section 5.1).
+pub(crate) fn text_of(name: &[u8]) -> String {
+    let mut text = String::new();
+    for label in ancestry(name) {
+        let Some((length, rest)) = label.split_first().filter(|(length, _)| **length > 0) else {
+            break;
+        };
+        for byte in rest.iter().take(usize::from(*length)) {
+            match byte {
+                b'.' | b'\\' | b'"' | b';' | b'(' | b')' | b'@' | b'$' => {
+                    text.extend(['\\', char::from(*byte)]);
+                }
+                b'!'..=b'~' => text.push(char::from(*byte)),
+                other => text.push_str(&format!("\\{other:03}")),
+            }
+        }
+        text.push('.');
+    }
+    if text.is_empty() { ".".to_owned() } else { text }
 }
 
 /// The labels of `text`, without the root.
@@ -181,11 +217,10 @@ mod tests {
     #[test]
     fn names_become_wire_form_and_fold_case() {
         let host: HostName = "ns1.cdn.example".parse().unwrap();
-        let zone: HostName = "cdn.example".parse().unwrap();
         assert_eq!(wire_name(&host), b"\x03ns1\x03cdn\x07example\0");
-        assert_eq!(wire_name_at_apex(&host, &zone), b"\x03ns1\xc0\x0c");
-        assert_eq!(wire_name_at_apex(&zone, &zone), b"\xc0\x0c");
-        assert_eq!(wire_name_at_apex(&host, &"dn.example".parse().unwrap()), wire_name(&host));
+        assert_eq!(text_of(&wire_name(&host)), "ns1.cdn.example.");
+        assert_eq!(text_of(b"\x03a.\x7f\0"), r"a\.\127.");
+        assert_eq!(text_of(b"\0"), ".");
         let mut reader = Reader::new(b"\x03NS1\x03cDn\x07example\0rest");
         assert_eq!(LowerName::read(&mut reader).unwrap().as_bytes(), wire_name(&host));
         assert_eq!(reader.left(), 4);

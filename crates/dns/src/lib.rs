@@ -6,8 +6,12 @@
 //!    shutdown.
 //! 2. `udp`: one thread and one socket (SO_REUSEPORT) each; a batch in, a batch out.
 //! 3. `tcp`: connections with pipelining, bounded in number, memory and patience.
-//! 4. `update`: a new view of `rt::steering` -> a new snapshot, built beside the query path.
-//! 5. `counters` and `status`: what is counted and shown.
+//! 4. `update`: a new view of `rt::steering`, or new zone files -> a new snapshot, built beside the query
+//!    path; `zones` reads the files.
+//! 5. `cookies`: the secrets of cookies; `proxy`: who asked a proxy; `keys`: key files -> what signs the
+//!    answers of a zone; `transfers`: who may copy zones.
+//! 6. `counters`, `meters` and `status`: what is counted and shown; `scribe`: what is asked of some
+//!    queries only; `query_log`: their lines.
 //!
 //! # Invariants
 //! - S4: a reload loses and delays no query. Queries load the snapshot without a lock; snapshots
@@ -23,6 +27,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::thread;
 
+use dns_proto::{Limiter, Manners};
 use rt::listen::ListenError;
 use rt::steering::Watched;
 use rt::{Context, Phase};
@@ -30,27 +35,39 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+mod cookies;
 mod counters;
+mod keys;
+mod meters;
+mod params;
+mod proxy;
+mod query_log;
+mod scribe;
 mod shared;
 mod tcp;
+mod transfers;
 mod udp;
 mod update;
+mod zones;
 
+use cookies::Cookies;
+use keys::Signing;
+
+pub use cookies::CookieError;
+pub use dns_proto::dnssec::{Cds, Duty};
+pub use dns_proto::{PER_SECOND_MAX, Rates, TEXT_BYTES_MAX};
+pub use keys::{KeyFile, KeysError, SignParams, VALIDITY_S_DEFAULT, load_key};
+pub use params::{LogParams, Params};
+use proxy::Proxies;
 use shared::Shared;
+pub use transfers::{TransferParams, TransfersError, load_transfers};
+use update::{StartError, Updater};
+pub use zones::ZoneFolder;
 
 /// UDP threads for each address when the configuration names no number: one a core, at most.
 const UDP_THREADS_DEFAULT_MAX: usize = 8;
 /// How often a port of the system's choice is tried to be free for UDP and TCP alike.
 const PORT_ATTEMPTS: usize = 16;
-
-/// `[dns]` of a host's configuration.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Params {
-    /// Addresses to listen on, UDP and TCP alike.
-    pub listen: Vec<SocketAddr>,
-    /// UDP threads for each address; `None`: one a core, at most 8.
-    pub udp_threads: Option<u32>,
-}
 
 /// Why the role could not start, or had to end.
 #[derive(Debug, thiserror::Error)]
@@ -58,15 +75,42 @@ pub enum Error {
     /// An address could not be bound.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// A zone cannot be signed.
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+    /// Zones cannot be given to others.
+    #[error(transparent)]
+    Transfers(#[from] TransfersError),
     /// A socket option or address is not to be had.
     #[error("cannot set up a socket")]
     Socket(#[source] io::Error),
+    /// Cookies cannot be made.
+    #[error("cookies cannot be made")]
+    Cookies(#[from] CookieError),
+    /// The system has no random bytes to give.
+    #[error("the system gives no random bytes")]
+    Random,
     /// The system gives no thread.
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
+    /// A zone file cannot be used.
+    #[error("{0}")]
+    Zones(String),
     /// A part of the role ended by a defect.
     #[error("a part of the role broke down: please report it with the log")]
     Defect,
+}
+
+impl From<StartError> for Error {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::Defect => Self::Defect,
+            StartError::Zones(findings) => {
+                let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
+                Self::Zones(lines.join("\n"))
+            }
+        }
+    }
 }
 
 /// A DNS server whose sockets are open.
@@ -75,6 +119,7 @@ pub struct Dns {
     tcp: Vec<TcpListener>,
     addresses: Vec<SocketAddr>,
     watched: Watched,
+    updater: Updater,
     shared: Arc<Shared>,
     context: Context,
 }
@@ -84,15 +129,35 @@ impl Dns {
     /// runtime.
     pub async fn bind(params: Params, watched: Watched, context: Context) -> Result<Self, Error> {
         let threads = udp_threads(params.udp_threads);
-        let shared = Arc::new(Shared::new(&context));
+        let signing = Signing::load(&params.sign, &context)?;
+        let cookies = Cookies::load(
+            params.cookie_secret_file.as_deref(),
+            &context.state_dir,
+            rt::clock::now(),
+        )?;
+        let seed = rt::clock::secret().ok_or(Error::Random)?;
+        let limiter = Arc::new(Limiter::new(params.rates.clone(), seed));
+        let manners = Manners {
+            cookies: Some(cookies.keys()),
+            nsid: params.nsid.as_deref().map(Into::into),
+            version: params.version.as_deref().map(Into::into),
+            limiter: Some(limiter),
+            transfers: Some(Arc::new(load_transfers(&params.transfers)?)),
+            tcp_idle_ds: 0,
+        };
+        let proxies = Proxies::new(params.proxy_from);
+        let shared = Shared::new(manners, Some(cookies), proxies, signing, params.log, &context);
+        let shared = Arc::new(shared);
         // Before the sockets are open: a server that starts with a last good map never says that
         // it has none.
-        update::apply(watched.view(), &shared).await.map_err(|_| Error::Defect)?;
+        let zone_files = params.zone_files.as_deref();
+        let updater = Updater::start(watched.clone(), Arc::clone(&shared), zone_files).await?;
         let mut bound = Self {
             udp: Vec::new(),
             tcp: Vec::new(),
             addresses: Vec::new(),
             watched,
+            updater,
             shared,
             context,
         };
@@ -136,7 +201,8 @@ impl Dns {
 
     /// Answers until shutdown; what was asked before is still answered.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { udp, tcp, addresses, watched, shared, context } = self;
+        let Self { udp, tcp, addresses, updater, shared, context, .. } = self;
+        let log = shared.start_log().map_err(Error::Thread)?;
         tracing::info!(?addresses, udp_sockets = udp.len(), "dns answers");
         let (sender, mut ended) = mpsc::channel(udp.len().max(1));
         let mut threads = Vec::new();
@@ -156,7 +222,16 @@ impl Dns {
         for listener in tcp {
             tasks.spawn(Arc::clone(&server).listen(listener));
         }
-        tasks.spawn(update::run(watched, shared, context.shutdown.clone()));
+        let (keeping, shutdown) = (Arc::clone(&shared), context.shutdown.clone());
+        tasks.spawn(async move { keeping.keep_cookies(&shutdown).await });
+        let watching = context.shutdown.clone();
+        tasks.spawn(updater.run(context.shutdown.clone()));
+        tasks.spawn(async move {
+            match &shared.signing {
+                Some(signing) => signing.watch(watching).await,
+                None => watching.reached(Phase::Draining).await,
+            }
+        });
         let early = tokio::select! {
             () = context.shutdown.reached(Phase::Draining) => false,
             _ = tasks.join_next() => !context.shutdown.has_reached(Phase::Draining),
@@ -169,6 +244,8 @@ impl Dns {
         while ended.recv().await.is_some() {}
         let threads_sound = threads.into_iter().all(|thread| thread.join().is_ok());
         while tasks.join_next().await.is_some() {}
+        // What was answered last is in it.
+        drop(log);
         if early || !threads_sound { Err(Error::Defect) } else { Ok(()) }
     }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dns_proto::Manners;
 use hickory_proto::op::Message;
 use ipnet::IpNet;
 use locate::Evidence;
@@ -19,7 +20,10 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::proxy::Proxies;
 use crate::{Dns, Error, Params, shared::Shared, tcp};
+
+mod log;
 
 /// A node map with one project, whose clients in Germany go to `198.51.100.GERMANY`.
 fn node_map(generation: u64, germany: u8) -> Arc<NodeMap> {
@@ -53,13 +57,13 @@ fn node_map(generation: u64, germany: u8) -> Arc<NodeMap> {
     );
     let map = nodemap::admin::load(&[(PathBuf::from("test.toml"), text)]).unwrap();
     let states = map.nodes.keys().map(|name| (name.clone(), Default::default()));
-    Arc::new(NodeMap {
-        format: nodemap::published::FORMAT,
-        generation,
-        publisher: "test".into(),
-        states: BTreeMap::from_iter(states),
-        map,
-    })
+    let states = BTreeMap::from_iter(states);
+    Arc::new(NodeMap::new(generation, "test", map, states))
+}
+
+/// A zone file whose `www` has the address 192.0.2.`last`.
+fn static_zone(last: u8) -> Vec<u8> {
+    format!("@ SOA ns1 noc 1 2 3 4 5\n NS ns1.dns.example.\nwww 60 A 192.0.2.{last}\n").into_bytes()
 }
 
 /// Writes a database that puts `prefix` into Germany.
@@ -88,13 +92,24 @@ fn context(state_dir: &Path) -> Context {
 impl Running {
     /// A server that knows that 192.0.2.0/24 is in Germany.
     async fn start(map: Option<Arc<NodeMap>>) -> Self {
+        Self::start_with(map, |params| params).await
+    }
+
+    async fn start_with(map: Option<Arc<NodeMap>>, change: impl FnOnce(Params) -> Params) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let database = dir.path().join("country.mmdb");
         write_database(&database, "192.0.2.0/24");
         let (maps, following) = watch::channel(map);
         let context = context(dir.path());
-        let params = Params { listen: vec!["127.0.0.1:0".parse().unwrap()], udp_threads: Some(2) };
-        let location = LocationParams { country: Some(database.clone()), asn: None };
+        let zones = dir.path().join("zones");
+        std::fs::create_dir(&zones).unwrap();
+        rt::file::write_atomic(&zones.join("static.example.zone"), &static_zone(1)).unwrap();
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let udp_threads = Some(2);
+        let params = Params { udp_threads, zone_files: Some(zones), ..Params::new(listen) };
+        let params = change(params);
+        let location =
+            LocationParams { country: Some(database.clone()), ..LocationParams::default() };
         let watched = steering::start(location, following, &context).await.unwrap();
         let dns = Dns::bind(params, watched, context.clone()).await.unwrap();
         let address = dns.addresses()[0];
@@ -114,10 +129,15 @@ impl Running {
     /// Asks over UDP for the steered name as a German client until `wanted` is the answer, and
     /// gives every answer on the way.
     async fn until(&self, wanted: &str) -> Vec<String> {
+        self.until_of("p.cdn.example", wanted).await
+    }
+
+    /// The same for another name.
+    async fn until_of(&self, name: &str, wanted: &str) -> Vec<String> {
         let socket = self.udp().await;
         let mut seen = Vec::new();
         loop {
-            let answer = ask_udp(&socket, &query("p.cdn.example", Some([192, 0, 2]))).await;
+            let answer = ask_udp(&socket, &query(name, Some([192, 0, 2]))).await;
             let reached = answer == wanted;
             seen.push(answer);
             if reached {
@@ -205,6 +225,11 @@ async fn answers_over_udp_and_tcp_and_counts_them() {
         r#"cacheboy_dns_answers_total{answer="steered",transport="tcp"} 1"#,
         r#"cacheboy_dns_answers_total{answer="nxdomain",transport="udp"} 1"#,
         r#"cacheboy_dns_client_subnets_total{transport="udp"} 1"#,
+        r#"cacheboy_dns_project_answers_total{answer="steered",project="p"} 3"#,
+        r#"cacheboy_dns_pool_answers_total{pool="europe"} 2"#,
+        r#"cacheboy_dns_pool_answers_total{pool="world"} 1"#,
+        r#"cacheboy_dns_node_answers_total{node="de"} 2"#,
+        r#"cacheboy_dns_node_answers_total{node="us"} 1"#,
         "cacheboy_dns_tcp_connections 1",
         "cacheboy_dns_snapshot_generation 7",
     ] {
@@ -296,7 +321,8 @@ async fn limited(limits: tcp::Limits) -> (SocketAddr, Context, JoinHandle<()>) {
     let context = context(Path::new("."));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let shared = Arc::new(Shared::new(&context));
+    let proxies = Proxies::default();
+    let shared = Arc::new(Shared::new(Manners::default(), None, proxies, None, None, &context));
     let server = Arc::new(tcp::Server::new(limits, shared, &context));
     (address, context, tokio::spawn(server.listen(listener)))
 }
@@ -325,26 +351,178 @@ async fn an_idle_connection_is_closed_also_when_it_drips() {
 }
 
 #[tokio::test]
-async fn connections_above_the_limit_are_closed_and_counted() {
-    let limits = tcp::Limits { connections_max: 1, ..Default::default() };
+async fn when_no_place_is_free_whoever_is_idle_for_longest_makes_room() {
+    let limits = tcp::Limits { connections_max: 2, ..Default::default() };
+    let (address, context, task) = limited(limits).await;
+    let question = framed(&query("p.cdn.example", None));
+    let mut connections = Vec::new();
+    for _ in 0..2 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&question).await.unwrap();
+        assert_eq!(read_tcp(&mut stream).await, "Server Failure");
+        connections.push(stream);
+    }
+    // The first one asks again: now the second is idle for longer.
+    connections[0].write_all(&question).await.unwrap();
+    assert_eq!(read_tcp(&mut connections[0]).await, "Server Failure");
+    let mut third = TcpStream::connect(address).await.unwrap();
+    third.write_all(&question).await.unwrap();
+    assert_eq!(read_tcp(&mut third).await, "Server Failure");
+    assert_eq!(connections[1].read(&mut [0; 16]).await.unwrap_or(0), 0);
+    connections[0].write_all(&question).await.unwrap();
+    assert_eq!(read_tcp(&mut connections[0]).await, "Server Failure");
+    let closed = r#"dns_tcp_closed_total{reason="displaced"} 1"#;
+    assert!(context.metrics.render().contains(closed), "{}", context.metrics.render());
+    context.shutdown.end_soon();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newcomer_is_closed_and_counted_when_nobody_makes_room() {
+    let limits = tcp::Limits { connections_max: 0, ..Default::default() };
+    let (address, context, task) = limited(limits).await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    assert!(context.metrics.render().contains(r#"dns_tcp_closed_total{reason="limit"} 1"#));
+    context.shutdown.end_soon();
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn one_client_cannot_hold_all_connections() {
+    let limits = tcp::Limits { per_client_max: 1, ..Default::default() };
     let (address, context, task) = limited(limits).await;
     let mut first = TcpStream::connect(address).await.unwrap();
     first.write_all(&framed(&query("p.cdn.example", None))).await.unwrap();
     assert_eq!(read_tcp(&mut first).await, "Server Failure");
     let mut second = TcpStream::connect(address).await.unwrap();
     assert_eq!(second.read(&mut [0; 16]).await.unwrap_or(0), 0);
-    assert!(context.metrics.render().contains(r#"dns_tcp_closed_total{reason="limit"} 1"#));
-    // The place is free again when the first one leaves.
-    drop(first);
-    loop {
-        let mut third = TcpStream::connect(address).await.unwrap();
-        third.write_all(&framed(&query("p.cdn.example", None))).await.unwrap();
-        if third.read_u16().await.is_ok() {
-            break;
-        }
-    }
+    let closed = r#"dns_tcp_closed_total{reason="client-limit"} 1"#;
+    assert!(context.metrics.render().contains(closed));
+    // Another address is another client.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut other = socket.connect(address).await.unwrap();
+    other.write_all(&framed(&query("p.cdn.example", None))).await.unwrap();
+    assert_eq!(read_tcp(&mut other).await, "Server Failure");
     context.shutdown.end_soon();
     task.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_shuts_its_side_gets_all_answers() {
+    let dns = Running::start(Some(node_map(1, 1))).await;
+    let mut stream = dns.tcp().await;
+    let german = framed(&query("p.cdn.example", Some([192, 0, 2])));
+    stream.write_all(&german.repeat(3000)).await.unwrap();
+    stream.shutdown().await.unwrap();
+    for _ in 0..3000 {
+        assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+    }
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+    dns.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_was_asked_before_the_end_is_answered() {
+    let dns = Running::start(Some(node_map(1, 1))).await;
+    let german = query("p.cdn.example", Some([192, 0, 2]));
+    // From many ports, so that both threads have some.
+    let mut sockets = Vec::new();
+    for _ in 0..16 {
+        sockets.push(dns.udp().await);
+    }
+    let mut streams = Vec::new();
+    for _ in 0..4 {
+        let mut stream = dns.tcp().await;
+        stream.write_all(&framed(&german)).await.unwrap();
+        assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+        streams.push(stream);
+    }
+    for _ in 0..20 {
+        for socket in &sockets {
+            socket.send(&german).await.unwrap();
+        }
+    }
+    for stream in &mut streams {
+        stream.write_all(&framed(&german).repeat(500)).await.unwrap();
+    }
+    dns.context.shutdown.end_soon();
+    for socket in &sockets {
+        let mut buffer = [0; 2048];
+        for _ in 0..20 {
+            let received = tokio::time::timeout(Duration::from_secs(20), socket.recv(&mut buffer));
+            let length = received.await.expect("no query is lost").unwrap();
+            assert_eq!(read(&buffer[..length]), "198.51.100.1");
+        }
+    }
+    for stream in &mut streams {
+        for _ in 0..500 {
+            assert_eq!(read_tcp(stream).await, "198.51.100.1");
+        }
+        assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+    }
+    dns.task.await.unwrap().unwrap();
+}
+
+/// One thread runs client and server: the query is in the server's socket when the end is called for, and
+/// nothing has told the runtime so.
+#[tokio::test]
+async fn a_query_that_no_event_has_announced_is_answered_at_the_end() {
+    let dns = Running::start(Some(node_map(1, 1))).await;
+    let german = framed(&query("p.cdn.example", Some([192, 0, 2])));
+    let mut stream = dns.tcp().await;
+    stream.write_all(&german).await.unwrap();
+    assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+    assert_eq!(stream.try_write(&german).unwrap(), german.len());
+    dns.context.shutdown.end_soon();
+    assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap(), 0);
+    dns.task.await.unwrap().unwrap();
+}
+
+/// The header of a proxy that was asked by `source`.
+fn proxied(source: [u8; 4], bytes: &[u8]) -> Vec<u8> {
+    let head = b"\r\n\r\n\0\r\nQUIT\n\x21\x12\0\x0c";
+    [&head[..], &source, &[127, 0, 0, 1, 0x12, 0x34, 0, 53], bytes].concat()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proxy_says_who_asks_and_must_say_it() {
+    let proxy_from = vec!["127.0.0.1/32".parse().unwrap()];
+    let with_proxy = |params| Params { proxy_from, ..params };
+    let dns = Running::start_with(Some(node_map(1, 1)), with_proxy).await;
+    let plain = query("p.cdn.example", None);
+    let socket = dns.udp().await;
+    // Without a header: dropped. The next one is answered by where its client is.
+    socket.send(&plain).await.unwrap();
+    socket.send(&proxied([192, 0, 2, 9], &plain)[..20]).await.unwrap();
+    assert_eq!(ask_udp(&socket, &proxied([192, 0, 2, 9], &plain)).await, "198.51.100.1");
+    assert_eq!(ask_udp(&socket, &proxied([203, 0, 113, 9], &plain)).await, "198.51.100.201");
+    let errors = r#"dns_udp_errors_total{operation="proxy"} 2"#;
+    while !dns.context.metrics.render().contains(errors) {
+        tokio::task::yield_now().await;
+    }
+    // Over TCP once, in any pieces.
+    let mut stream = dns.tcp().await;
+    for byte in proxied([192, 0, 2, 9], &framed(&plain)) {
+        stream.write_all(&[byte]).await.unwrap();
+    }
+    assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+    stream.write_all(&framed(&plain)).await.unwrap();
+    assert_eq!(read_tcp(&mut stream).await, "198.51.100.1");
+    let mut stream = dns.tcp().await;
+    stream.write_all(&framed(&plain)).await.unwrap();
+    assert_eq!(stream.read(&mut [0; 16]).await.unwrap_or(0), 0);
+    // Whoever is no proxy is not believed.
+    let other = UdpSocket::bind("127.0.0.2:0").await.unwrap();
+    other.connect(dns.address).await.unwrap();
+    assert_eq!(ask_udp(&other, &plain).await, "198.51.100.201");
+    other.send(&proxied([192, 0, 2, 9], &plain)).await.unwrap();
+    let mut reply = [0; 512];
+    other.recv(&mut reply).await.unwrap();
+    assert_eq!(reply[..4], [0x0d, 0x0a, 0x89, 4], "NOTIMP to what is no query");
+    dns.stop().await;
 }
 
 #[tokio::test]
@@ -353,10 +531,46 @@ async fn a_taken_port_says_so() {
     let address = taken.local_addr().unwrap();
     let dir = tempfile::tempdir().unwrap();
     let (_maps, following) = watch::channel(None);
-    let params = Params { listen: vec![address], udp_threads: Some(1) };
+    let params = Params { udp_threads: Some(1), ..Params::new(vec![address]) };
     let context = context(dir.path());
     let watched = steering::start(LocationParams::default(), following, &context).await.unwrap();
     let bound = Dns::bind(params, watched, context).await;
     let Err(Error::Listen(error)) = bound else { panic!("it started") };
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+}
+
+#[tokio::test]
+async fn zone_files_change_without_a_lost_query_and_bad_ones_change_nothing() {
+    let running = Running::start(Some(node_map(1000, 1))).await;
+    let file = running.database.with_file_name("zones").join("static.example.zone");
+    assert_eq!(running.until_of("www.static.example", "192.0.2.1").await.len(), 1);
+    rt::file::write_atomic(&file, &static_zone(22)).unwrap();
+    let seen = running.until_of("www.static.example", "192.0.2.22").await;
+    assert!(seen.iter().all(|answer| answer == "192.0.2.1" || answer == "192.0.2.22"), "{seen:?}");
+    rt::file::write_atomic(&file, b"www 60 A 192.0.2.999\n").unwrap();
+    while !running.context.metrics.render().contains("cacheboy_dns_zone_findings 1") {
+        assert_eq!(running.until_of("www.static.example", "192.0.2.22").await.len(), 1);
+    }
+    let status = running.context.status.show().to_string();
+    assert!(status.contains("static.example.zone:1: expected IPv4 address"), "{status}");
+    assert_eq!(running.until_of("www.static.example", "192.0.2.22").await.len(), 1);
+    // A node map that has the zone: what it says wins, and the file's own is told.
+    rt::file::write_atomic(&file, &static_zone(3)).unwrap();
+    running.until_of("www.static.example", "192.0.2.3").await;
+    assert!(running.context.metrics.render().contains("cacheboy_dns_zone_findings 0"));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_bad_zone_file_at_the_start_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("static.example.zone"), "www 60 A 192.0.2.999\n").unwrap();
+    let (_maps, following) = watch::channel(None);
+    let context = context(dir.path());
+    let watched = steering::start(LocationParams::default(), following, &context).await.unwrap();
+    let listen = vec!["127.0.0.1:0".parse().unwrap()];
+    let zone_files = Some(dir.path().to_owned());
+    let params = Params { udp_threads: Some(1), zone_files, ..Params::new(listen) };
+    let Err(error) = Dns::bind(params, watched, context).await else { panic!("it started") };
+    assert!(error.to_string().contains("static.example.zone:1: expected IPv4 address"), "{error}");
 }

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use dns_proto::{Transport, UDP_BYTES_MAX, answer};
-use model::Dice;
+use dns_proto::{Asker, Desk, Transport, UDP_BYTES_MAX, answer};
 use rt::metrics::{Counter, dns as metric};
 use rt::{Context, Phase, Shutdown};
 use sys::Batch;
 
 use crate::counters::{Counters, Tally};
+use crate::query_log::Entry;
+use crate::scribe::Scribe;
 use crate::shared::Shared;
 
 /// Datagrams taken at a time: more save no system calls worth counting, and keep the first one's
@@ -45,23 +46,28 @@ pub(crate) struct Worker {
     socket: UdpSocket,
     shared: Arc<Shared>,
     shutdown: Shutdown,
-    dice: Dice,
+    desk: Desk,
+    scribe: Scribe,
     counters: Counters,
     receive_errors: Counter,
     send_errors: Counter,
+    proxy_errors: Counter,
 }
 
 impl Worker {
     pub(crate) fn new(socket: UdpSocket, shared: Arc<Shared>, context: &Context) -> Self {
         let errors = |what| context.metrics.counter(&metric::UDP_ERRORS, &[what]);
+        let (desk, scribe) = (shared.desk(), shared.scribe());
         Self {
             socket,
             shared,
             shutdown: context.shutdown.clone(),
-            dice: rt::clock::dice(),
+            desk,
+            scribe,
             counters: Counters::new(&context.metrics, "udp"),
             receive_errors: errors("receive"),
             send_errors: errors("send"),
+            proxy_errors: errors("proxy"),
         }
     }
 
@@ -85,17 +91,29 @@ impl Worker {
     fn answer(&mut self, count: usize, batch: &mut Batch, replies: &mut [Vec<u8>]) {
         let mut tally = Tally::default();
         {
-            let snapshot = self.shared.snapshot();
+            let published = self.shared.published();
+            self.shared.freshen(&mut self.desk);
+            let now = rt::clock::now();
             for (i, reply) in replies.iter_mut().enumerate().take(count) {
                 reply.clear();
                 if let Some(query) = batch.get(i) {
-                    let peer = query.from.ip();
-                    let outcome =
-                        answer(&snapshot, query.bytes, peer, Transport::Udp, &mut self.dice, reply);
-                    tally.add(outcome);
+                    let from = query.from.ip();
+                    let Some((peer, message)) = self.shared.proxies().datagram(from, query.bytes)
+                    else {
+                        self.proxy_errors.inc();
+                        continue;
+                    };
+                    let asker = Asker { peer, transport: Transport::Udp, now };
+                    let desk = &mut self.desk;
+                    let outcome = answer(&published.snapshot, message, &asker, desk, reply);
+                    tally.add(&outcome, &published.meters);
+                    let (size, published) = (reply.len(), &**published);
+                    let (asker, outcome) = (&asker, &outcome);
+                    self.scribe.note(&Entry { asker, message, outcome, size, published });
                 }
             }
         }
+        tally.signed = self.desk.take_signed();
         // Before sending: whoever has an answer finds it counted.
         tally.flush(&self.counters);
         let sent = batch.reply(&self.socket, replies);

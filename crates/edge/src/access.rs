@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use http::header::{CONTENT_TYPE, HOST, RANGE, USER_AGENT};
 use http::{HeaderValue, Method, Request, Response, StatusCode, Version};
 use http_body::Body as _;
+use model::Now;
 use rt::clock;
 use serve::{Body, Tally};
 use usage::{Outcome, Record};
@@ -23,6 +24,8 @@ use crate::visitor::Visitor;
 
 /// Bytes of one text of a request that the books keep: what follows is left out.
 const TEXT_BYTES_MAX: usize = 4096;
+/// Bytes of room for the media type of an answer: nearly all have fewer.
+const TYPE_BYTES: usize = 40;
 /// More bytes than any answer has.
 const UNKNOWN: u64 = u64::MAX;
 
@@ -66,7 +69,8 @@ impl Answered {
 pub(crate) struct Access<'a> {
     edge: &'a Arc<Edge>,
     visitor: Visitor,
-    began_ns: u64,
+    /// When its head was there.
+    pub(crate) began: Now,
     head: Head,
     /// Whose content it asks for, once that is known.
     pub(crate) project: Option<Arc<Project>>,
@@ -86,8 +90,8 @@ impl<'a> Access<'a> {
     ) -> Self {
         let wants_texts = edge.account.has_logs() && !is_for_former;
         let head = if wants_texts { Head::of(request) } else { Head::default() };
-        let (began_ns, is_open) = (clock::now().mono_ns, !is_for_former);
-        Self { edge, visitor, began_ns, head, project: None, turn: None, is_open }
+        let (began, is_open) = (clock::now(), !is_for_former);
+        Self { edge, visitor, began, head, project: None, turn: None, is_open }
     }
 
     /// It is answered: the entry goes with the body.
@@ -95,22 +99,25 @@ impl<'a> Access<'a> {
         if !std::mem::take(&mut self.is_open) {
             return answered.response;
         }
-        let Answered { response, outcome, upstream, limit, copy } = answered;
+        let Answered { mut response, outcome, upstream, limit, copy } = answered;
         self.edge.counters.count(outcome);
         let status = response.status();
         let has_body = self.head.method != Method::HEAD
             && !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
         let announced = if has_body { response.body().size_hint().exact() } else { Some(0) };
-        let wants_type = self.edge.account.has_logs();
-        let content_type = response.headers().get(CONTENT_TYPE).filter(|_| wants_type).cloned();
+        if self.edge.account.has_logs()
+            && let Some(content_type) = response.headers().get(CONTENT_TYPE)
+        {
+            self.head.note_content_type(content_type.as_bytes());
+        }
         let mut entry = self.entry(outcome);
         entry.status = status.as_u16();
         entry.upstream = upstream;
-        entry.content_type = content_type;
         entry.limit = limit;
         entry.copy = copy;
         entry.announced = AtomicU64::new(announced.unwrap_or(UNKNOWN));
-        response.map(|body| body.with_tally(Arc::new(entry)))
+        response.body_mut().tell(Arc::new(entry));
+        response
     }
 
     /// Of an answer of which nothing else is known.
@@ -122,13 +129,12 @@ impl<'a> Access<'a> {
             edge: Arc::clone(self.edge),
             visitor: self.visitor,
             missteered,
-            began_ns: self.began_ns,
+            began_ns: self.began.mono_ns,
             head: std::mem::take(&mut self.head),
             project,
             status: 0,
             outcome,
             upstream: None,
-            content_type: None,
             limit: "",
             copy: None,
             _turn: self.turn.take(),
@@ -147,16 +153,17 @@ impl Drop for Access<'_> {
     }
 }
 
-/// What logs want of the head of a request, copied: so the buffer that it came in is free while the
-/// answer is on its way.
+/// What logs want of the heads of a request and its answer, copied: so the buffer that the request
+/// came in is free while the answer is on its way, and no count of references is touched that other
+/// threads touch too.
 #[derive(Debug, Default)]
 struct Head {
     method: Method,
     version: Version,
-    /// Host, target, `Range` and `User-Agent`, one after the other.
+    /// Host, target, `Range`, `User-Agent` and the answer's `Content-Type`, one after the other.
     texts: String,
     /// Where each of them ends.
-    ends: [usize; 4],
+    ends: [usize; 5],
 }
 
 impl Head {
@@ -166,19 +173,34 @@ impl Head {
         let host = uri.authority().map_or_else(|| field(HOST), |host| host.as_str().as_bytes());
         let target = uri.path_and_query().map_or("", |target| target.as_str()).as_bytes();
         let parts = [host, target, field(RANGE), field(USER_AGENT)];
-        let mut texts = String::with_capacity(parts.iter().map(|part| part.len()).sum());
-        let ends = parts.map(|part| {
-            let part = part.get(..TEXT_BYTES_MAX).unwrap_or(part);
-            texts.push_str(&String::from_utf8_lossy(part));
+        let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
+        let mut texts = String::with_capacity(bytes.saturating_add(TYPE_BYTES));
+        let [host, target, range, user_agent] = parts.map(|part| {
+            put(part, &mut texts);
             texts.len()
         });
         let (method, version) = (request.method().clone(), request.version());
-        Self { method, version, texts, ends }
+        Self { method, version, texts, ends: [host, target, range, user_agent, user_agent] }
     }
 
-    fn texts(&self) -> [&str; 4] {
+    fn note_content_type(&mut self, content_type: &[u8]) {
+        put(content_type, &mut self.texts);
+        let [.., end] = &mut self.ends;
+        *end = self.texts.len();
+    }
+
+    fn texts(&self) -> [&str; 5] {
         let mut start = 0;
         self.ends.map(|end| self.texts.get(std::mem::replace(&mut start, end)..end).unwrap_or(""))
+    }
+}
+
+/// A text at the end of others, not without end.
+fn put(text: &[u8], texts: &mut String) {
+    let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
+    match std::str::from_utf8(text) {
+        Ok(text) => texts.push_str(text),
+        Err(_) => texts.push_str(&String::from_utf8_lossy(text)),
     }
 }
 
@@ -195,7 +217,6 @@ struct Entry {
     status: u16,
     outcome: Outcome,
     upstream: Option<Arc<Endpoint>>,
-    content_type: Option<HeaderValue>,
     limit: &'static str,
     // Boxed, as these are rare.
     copy: Option<Box<Copying>>,
@@ -218,14 +239,14 @@ impl Tally for Entry {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let now = clock::now();
+        // Sums want no time, and clocks are read often enough.
+        let now = if self.edge.account.has_logs() { clock::now() } else { Now::default() };
         let Visitor { client, asn, country, .. } = self.visitor;
-        let [host, target, range, user_agent] = self.head.texts();
+        let [host, target, range, user_agent, content_type] = self.head.texts();
         let bytes = self.sent.load(Relaxed);
         if let Some(copy) = &mut self.copy {
             copy.note_delivered(bytes);
         }
-        let content_type = self.content_type.as_ref().and_then(|field| field.to_str().ok());
         let upstream = self.upstream.as_deref();
         let record = Record {
             ended_ms: now.wall_ms,
@@ -246,7 +267,7 @@ impl Drop for Entry {
             outcome: self.outcome,
             upstream: upstream.map_or("", |source| source.name().as_str()),
             is_from_parent: upstream.is_some_and(Endpoint::is_parent),
-            content_type: content_type.unwrap_or(""),
+            content_type,
             range,
             user_agent,
             missteered: self.missteered.as_deref(),
@@ -283,10 +304,12 @@ mod tests {
             .header(RANGE, &long)
             .body(())
             .unwrap();
-        let head = Head::of(&request);
-        assert_eq!(head.texts(), ["a.example:80", "/b?c", &long[9..], "x\u{fffd}"]);
+        let mut head = Head::of(&request);
+        assert_eq!(head.texts(), ["a.example:80", "/b?c", &long[9..], "x\u{fffd}", ""]);
+        head.note_content_type(b"text/plain");
+        assert_eq!(head.texts(), ["a.example:80", "/b?c", &long[9..], "x\u{fffd}", "text/plain"]);
         let request = Request::get("http://b.example/").header(HOST, "a.example").body(()).unwrap();
-        assert_eq!(Head::of(&request).texts(), ["b.example", "/", "", ""]);
-        assert_eq!(Head::default().texts(), [""; 4]);
+        assert_eq!(Head::of(&request).texts(), ["b.example", "/", "", "", ""]);
+        assert_eq!(Head::default().texts(), [""; 5]);
     }
 }

@@ -2,41 +2,42 @@
 //!
 //! What serves only ever adds to a [`Shard`] of its own thread, in memory, under a lock that nobody
 //! else wants but for a moment. A thread of its own takes the shards ten times a second, writes the
-//! lines ([`log_file`]) and adds the sums to the metrics ([`tables`]). A disk that is slow, full or
-//! broken costs lines, which are counted, and never a client's time; `kill -9` costs what came since
-//! the shards were last taken.
+//! lines ([`rt::log_file`]) and adds the sums to the metrics ([`tables`]). Lines of a shard that has
+//! [`PIECE_BYTES`] of them are taken at once: what is written while it is still in the CPU's caches
+//! costs a quarter. A disk that is slow, full or broken costs lines, which are counted, and never a
+//! client's time; `kill -9` costs what came since the shards were last taken.
 //!
 //! Memory: a shard (there are as many as CPUs, 64 at most) holds at most [`LINES_BYTES_MAX`] for each
 //! log and [`SUMS_MAX`] sums, once more while they are written; the tables grow with the number of
 //! projects, countries and autonomous systems, never with that of clients.
 
-mod log_file;
 mod sums;
 mod tables;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use rt::Metrics;
+use rt::log_file::{Figures, Lines, LogFile};
+use rt::metrics::edge as metric;
 use rt::signals::Reopen;
 use serde_json::Value;
 use usage::{ConnectionRecord, Record, write};
 
-use self::log_file::{Figures, LogFile};
 use self::sums::Sums;
 use self::tables::Tables;
 use crate::params::LogParams;
 use crate::project::Project;
 
-/// How often the shards are taken.
-const TAKE_EVERY: Duration = Duration::from_millis(100);
+/// How often the shards are taken, milliseconds.
+const TAKE_EVERY_MS: u64 = 100;
+/// Bytes of lines of one log that are taken from a shard before that.
+const PIECE_BYTES: usize = 64 << 10;
 /// Bytes of lines that one shard holds for one log; further lines are lost.
 const LINES_BYTES_MAX: usize = 4 << 20;
-/// A buffer of lines that was larger is given back.
-const LINES_BYTES_KEPT: usize = 1 << 20;
 /// Sums that one shard holds: with more they are added to the tables before their time.
 const SUMS_MAX: usize = 16_384;
 /// There are no more shards than this.
@@ -50,6 +51,8 @@ pub(crate) struct Account {
     tables: Mutex<Tables>,
     figures: Vec<Arc<Figures>>,
     reopen: Reopen,
+    /// The thread that writes, once there is one.
+    writer: OnceLock<Thread>,
     is_closing: AtomicBool,
 }
 
@@ -65,14 +68,6 @@ struct Pending {
     sums: Sums,
 }
 
-/// Lines of one log.
-#[derive(Debug, Default)]
-struct Lines {
-    bytes: Vec<u8>,
-    /// Those for which there was no room.
-    lost: u64,
-}
-
 impl Account {
     pub(crate) fn new(logs: &[LogParams], metrics: &Metrics, reopen: &Reopen) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -81,8 +76,9 @@ impl Account {
             logs: logs.to_vec(),
             shards: (0..threads.min(SHARDS_MAX)).map(|_| pending()).collect(),
             tables: Mutex::new(Tables::new(metrics)),
-            figures: logs.iter().map(|log| Arc::new(Figures::new(log, metrics))).collect(),
+            figures: logs.iter().map(|log| Arc::new(figures(log, metrics))).collect(),
             reopen: reopen.clone(),
+            writer: OnceLock::new(),
             is_closing: AtomicBool::new(false),
         }
     }
@@ -112,12 +108,20 @@ impl Account {
     }
 
     fn lines(&self, pending: &mut Pending, put: impl Fn(&LogParams, &mut Vec<u8>)) {
+        let mut is_piece = false;
         for (log, lines) in self.logs.iter().zip(&mut pending.lines) {
-            if lines.bytes.len() < LINES_BYTES_MAX {
-                put(log, &mut lines.bytes);
-            } else {
+            let before = lines.bytes.len();
+            if before >= LINES_BYTES_MAX {
                 lines.lost = lines.lost.saturating_add(1);
+                continue;
             }
+            put(log, &mut lines.bytes);
+            let after = lines.bytes.len();
+            lines.count = lines.count.saturating_add(u64::from(after > before));
+            is_piece |= before < PIECE_BYTES && after >= PIECE_BYTES;
+        }
+        if is_piece && let Some(writer) = self.writer.get() {
+            writer.unpark();
         }
     }
 
@@ -142,37 +146,42 @@ impl Account {
     }
 
     fn run(&self) {
-        let mut files: Vec<LogFile> = self
-            .logs
-            .iter()
-            .zip(&self.figures)
-            .map(|(log, figures)| LogFile::new(log.path.clone(), Arc::clone(figures)))
-            .collect();
+        // There is one such thread.
+        let _ = self.writer.set(std::thread::current());
+        let mut files: Vec<LogFile> =
+            self.figures.iter().map(|figures| LogFile::new(Arc::clone(figures))).collect();
         let mut spare = Pending::of(self.logs.len());
+        let mut take_at_ns = 0;
         loop {
             let is_last = self.is_closing.load(Relaxed);
             let now = rt::clock::now();
             files.iter_mut().for_each(|file| file.look(now, self.reopen.asked()));
+            let takes_all = is_last || now.mono_ns >= take_at_ns;
             for shard in &self.shards {
-                std::mem::swap(&mut *shard.lock(), &mut spare);
+                shard.take(&mut spare, takes_all);
                 for (file, lines) in files.iter_mut().zip(&mut spare.lines) {
                     file.write(now, lines);
                     lines.clear();
                 }
-                self.tables().add(&mut spare.sums);
+                if takes_all {
+                    self.tables().add(&mut spare.sums);
+                }
             }
-            self.tables().show(now);
+            if takes_all {
+                self.tables().show(now);
+                take_at_ns = now.plus_ms(TAKE_EVERY_MS).mono_ns;
+            }
             if is_last {
                 return;
             }
-            std::thread::park_timeout(TAKE_EVERY);
+            let wait_ns = take_at_ns.saturating_sub(rt::clock::now().mono_ns);
+            std::thread::park_timeout(Duration::from_nanos(wait_ns));
         }
     }
 
     /// The logs in `/status`.
     pub(crate) fn status(&self) -> Value {
-        let logs = self.logs.iter().zip(&self.figures);
-        logs.map(|(log, figures)| figures.status(log)).collect()
+        self.figures.iter().map(|figures| figures.status()).collect()
     }
 
     /// The sums in `/status`.
@@ -182,6 +191,20 @@ impl Account {
 }
 
 impl Shard {
+    /// Puts what is pending in the place of `empty`: all of it, or only the lines of logs that have
+    /// so many that they are not to wait.
+    fn take(&self, empty: &mut Pending, takes_all: bool) {
+        let mut pending = self.lock();
+        if takes_all {
+            return std::mem::swap(&mut *pending, empty);
+        }
+        for (lines, empty) in pending.lines.iter_mut().zip(&mut empty.lines) {
+            if lines.bytes.len() >= PIECE_BYTES {
+                std::mem::swap(lines, empty);
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Pending> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -193,14 +216,12 @@ impl Pending {
     }
 }
 
-impl Lines {
-    fn clear(&mut self) {
-        self.lost = 0;
-        self.bytes.clear();
-        if self.bytes.capacity() > LINES_BYTES_KEPT {
-            self.bytes = Vec::new();
-        }
-    }
+/// What is known of a log beside its file.
+fn figures(log: &LogParams, metrics: &Metrics) -> Figures {
+    let path = log.path.to_string_lossy();
+    let [lines, lost] =
+        [&metric::LOG_LINES, &metric::LOG_LOST].map(|m| metrics.counter(m, &[&path]));
+    Figures::new(log.path.clone(), lines, lost)
 }
 
 /// Threads are numbered as they come.
@@ -327,6 +348,26 @@ mod tests {
         }
         assert_eq!(account.status()[1]["lines"], 40_004);
         assert_eq!(account.status()[1]["lost_lines"], 0);
+    }
+
+    /// Lines that are many are written while they are in the CPU's caches; all else waits its time.
+    #[test]
+    fn many_lines_are_taken_before_their_time_and_few_are_not() {
+        let (account, _) = book(&[LogParams::new("a".into()), LogParams::new("b".into())]);
+        let mut taken = Pending::of(2);
+        let put = |lines: u64| (0..lines).for_each(|_| account.note_answer(&record(), None));
+        let counts = |pending: &Pending| [pending.lines[0].count, pending.lines[1].count];
+        let shard = number_of_thread() % account.shards.len();
+        put(10);
+        account.shards[shard].take(&mut taken, false);
+        assert_eq!((counts(&taken), taken.sums.len()), ([0, 0], 0));
+        put(1_000);
+        account.shards[shard].take(&mut taken, false);
+        assert_eq!((counts(&taken), taken.sums.len()), ([1_010, 1_010], 0));
+        taken.lines.iter_mut().for_each(Lines::clear);
+        put(1);
+        account.shards[shard].take(&mut taken, true);
+        assert_eq!((counts(&taken), taken.sums.len()), ([1, 1], 1));
     }
 
     /// Nobody takes the shards: what has no room is counted.

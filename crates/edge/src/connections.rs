@@ -12,7 +12,7 @@ use crate::counters::raise;
 type Total = fn(&Connections) -> &AtomicU64;
 
 /// What is counted: its metric, its word in `/status`, and where the count is.
-const COUNTED: [(&Metric, &str, Total); 15] = [
+const COUNTED: [(&Metric, &str, Total); 16] = [
     (&metric::ACCEPTED, "accepted", |c| &c.accepted),
     (&metric::CONNECTIONS_FULL, "full", |c| &c.full),
     (&metric::BROKEN_OFF, "broken_off", |c| &c.broken_off),
@@ -27,6 +27,7 @@ const COUNTED: [(&Metric, &str, Total); 15] = [
     (&metric::H3_REQUESTS, "http3_requests", |c| &c.h3_requests),
     (&metric::H3_RESETS, "http3_resets", |c| &c.h3_resets),
     (&metric::H3_RETRIES, "http3_retries", |c| &c.h3_retries),
+    (&metric::H3_REFUSED, "http3_refused", |c| &c.h3_refused),
     (&metric::H3_HANDSHAKES_FAILED, "http3_handshakes_failed", |c| &c.h3_handshakes_failed),
 ];
 

@@ -20,6 +20,7 @@ use crate::hand_over::Rest;
 use crate::past::Past;
 use crate::reader::Reader;
 use crate::rules::PathRules;
+use crate::signed;
 use crate::state::{Edge, Object};
 
 /// Bytes copied at once from a block that is being filled: what a slow client keeps in memory.
@@ -99,8 +100,14 @@ pub(crate) fn deliver_whole(
     fresh: &Freshness,
     status: &CacheStatus,
 ) -> Response<Body> {
-    let plan = object.head.respond(wanted.request, now);
-    let plan = plan.by_cache(&object.head, fresh, &wanted.rules.policy, &edge.me, status);
+    let Wanted { request, rules, .. } = wanted;
+    let (head, policy) = (&object.head, &rules.policy);
+    let sign = || head.respond(request, now).by_cache(head, fresh, policy, &edge.me, status);
+    let plan = if request.is_for_whole() {
+        signed::whole(head, request, fresh, policy, status, sign)
+    } else {
+        sign()
+    };
     match in_memory(edge, &object, &plan.pieces) {
         Some(body) => respond(plan, body),
         None => hand_out(edge, Arc::new(object), plan, None),

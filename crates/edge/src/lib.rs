@@ -1,9 +1,8 @@
 //! The edge role: serves clients from its disks and fills what is missing from masters.
 //!
-//! A tour in the order a request takes: [`handler`] (host to project, target to key, what is held to
-//! a step) -> [`flight`] (one question for each key, however many wait; [`early`]: of whom a few may ask for other parts of
+//! A tour in the order a request takes: [`handler`] (host to project, target to key) -> [`asked`] (what is held to a step) -> [`flight`] (one question for each key, however many wait; [`early`]: of whom a few may ask for other parts of
 //! it) -> [`fetch`] (the question:
-//! first fetch or revalidation, masters in turn) -> [`filling`] (the fill machine with its clients
+//! first fetch or revalidation, masters in turn) -> [`accept`] (what is taken of their answers) -> [`filling`] (the fill machine with its clients
 //! and block buffers) -> [`pour`] (upstream bytes into blocks) -> [`deliver`] (blocks to the
 //! client) -> [`past`] (bytes straight from a master when the store takes no more). Beside it:
 //! [`refusal`], [`redirect`] and [`pass`] (requests that are refused, whose clients are sent to another
@@ -11,7 +10,7 @@
 //! disagree), [`rules`] (what a project says of paths), [`group`] (index files that are served from
 //! snapshots), [`host`] (what a request names), [`upstream`] (connections to sources, with bounded patience), [`probe`] (whether a bad
 //! source is good again), [`project`] and [`sources`] (hosts, masters and parents of the node map),
-//! [`stores`] (the disks), [`caps`] and [`bill`] (how fast bytes leave), [`hand_over`] (giving them to the next process), [`reading`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
+//! [`stores`] (the disks), [`caps`] and [`bill`] (how fast bytes leave), [`hand_over`] (giving them to the next process), [`reading`] and [`signed`] (what is kept of heads), [`memo`] (errors and other things known of keys), [`purge`] (what is not
 //! used any more), [`answers`] (what is not content), [`visitor`] and [`access`] (who asks, and what is booked of each answer), [`account`] (the books: logs and sums), [`counters`], [`complaints`] (warnings,
 //! not too many), [`shell`] (listeners and the node map).
 //!
@@ -26,9 +25,11 @@
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
+mod accept;
 mod access;
 mod account;
 mod answers;
+mod asked;
 mod audience;
 mod bill;
 mod caps;
@@ -68,6 +69,7 @@ mod redirect;
 mod refusal;
 mod rules;
 mod shell;
+mod signed;
 mod slot;
 mod sources;
 mod spool;

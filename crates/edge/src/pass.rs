@@ -23,7 +23,7 @@ use usage::Outcome;
 
 use crate::access::Answered;
 use crate::answers;
-use crate::handler::Asked;
+use crate::asked::Asked;
 use crate::project::Project;
 use crate::refusal::Refusal;
 use crate::spool::{self, Draft};

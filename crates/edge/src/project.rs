@@ -12,7 +12,7 @@ use fill::MasterId;
 use http::header::HeaderName;
 use http_cache::Target;
 use model::{HostName, Name, Query};
-use nodemap::{HostPattern, NodeMap};
+use nodemap::{Acme, HostPattern, NodeMap, ProjectTls};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
 use steer::redirect::Why;
@@ -136,6 +136,11 @@ impl Project {
         name.strip_suffix(steered).is_some_and(|node| node.ends_with('.'))
     }
 
+    /// Whether the publisher of node maps orders the certificates of its hosts.
+    pub(crate) fn has_ordered_certificates(&self) -> bool {
+        self.definition.tls == ProjectTls::Acme
+    }
+
     /// Whether clients are told of HTTP/3.
     pub(crate) fn offers_http3(&self) -> bool {
         self.definition.http3
@@ -147,6 +152,8 @@ impl Project {
 pub(crate) struct Projects {
     pub(crate) generation: u64,
     pub(crate) by_name: HashMap<Name, Arc<Project>>,
+    /// What authorities of certificates are answered.
+    pub(crate) acme: Option<Acme>,
     by_host: HashMap<String, Arc<Project>>,
     any: Option<Arc<Project>>,
 }
@@ -161,9 +168,10 @@ impl Projects {
         metrics: &Metrics,
         buffers: usize,
     ) -> Self {
-        let mut projects = Self { generation: map.generation, ..Self::default() };
+        let mut projects =
+            Self { generation: map.generation, acme: map.acme.clone(), ..Self::default() };
         for (name, definition) in &map.map.projects {
-            let layout = Layout::of(map, definition, me);
+            let layout = Layout::of(map, (name, definition), me);
             let known = before.by_name.get(name);
             let kept = known.filter(|p| p.definition == *definition && p.sources.is_of(&layout));
             let project = kept.cloned().unwrap_or_else(|| {

@@ -67,7 +67,7 @@ pub(crate) async fn look(
         }
         Decision::Serve(_) => {}
     }
-    for (rank, node) in (1..).zip(view.steering.alternates(&visit)) {
+    for (rank, node) in (1..).zip(view.steering.alternates(&visit, &avoid)) {
         let country = view.steering.map().map.nodes.get(node).and_then(|node| node.country);
         beside.links.extend(way.link(node, rank, country));
     }

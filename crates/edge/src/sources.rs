@@ -4,6 +4,10 @@
 //! A [`MasterId`] is a place in one table: masters first, in their order, then parents. Parents are
 //! asked before masters, in the order of the object ([`fill::parents`]): two at most for one request,
 //! and none after one that could not get the object either.
+//!
+//! A master that the checker has quarantined, since it answers otherwise than the others, is not asked at
+//! all, whatever happens to those: a file that cannot be had now is better than a wrong one. Only where
+//! all are quarantined nobody knows better, and they are asked as ever.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -14,7 +18,7 @@ use fill::parents::{self, Parent, seed_of};
 use fill::{Choice, Failure, MasterId, Masters, Shown};
 use http::HeaderValue;
 use model::{Family, Name, Now};
-use nodemap::{HostPattern, NodeMap};
+use nodemap::{HostPattern, MasterWord, NodeMap};
 use rt::Metrics;
 use rt::metrics::{Counter, edge};
 use store::Key;
@@ -42,12 +46,18 @@ struct Ancestor {
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     masters: Vec<Definition>,
+    /// By master: it is quarantined.
+    quarantined: Vec<bool>,
     parents: Vec<Ancestor>,
 }
 
 impl Layout {
     /// The sources that the edge `me` has for a project.
-    pub(crate) fn of(map: &NodeMap, project: &nodemap::Project, me: &Name) -> Self {
+    pub(crate) fn of(map: &NodeMap, (of, project): (&Name, &nodemap::Project), me: &Name) -> Self {
+        let states = map.masters.get(of);
+        let word = |master: &Name| states.and_then(|masters| masters.get(master)).map(|m| m.state);
+        let quarantined = project.masters.keys();
+        let quarantined = quarantined.map(|name| word(name) == Some(MasterWord::Quarantined));
         let masters = project.masters.iter().map(|(name, master)| Definition {
             name: name.clone(),
             kind: Kind::Master,
@@ -60,7 +70,11 @@ impl Layout {
         let parents = pool.into_iter().flatten();
         let parents =
             parents.filter_map(|(name, weight)| ancestor(map, project, me, name, *weight));
-        Self { masters: masters.collect(), parents: parents.collect() }
+        Self {
+            masters: masters.collect(),
+            quarantined: quarantined.collect(),
+            parents: parents.collect(),
+        }
     }
 
     fn definitions(&self) -> impl Iterator<Item = &Definition> {
@@ -141,6 +155,8 @@ pub(crate) struct Sources {
     successor: OnceLock<Arc<Endpoint>>,
     /// The first so many are masters.
     masters: usize,
+    /// By master: it is quarantined.
+    quarantined: Vec<AtomicBool>,
     parents: Vec<Ranked>,
     /// No parent could be asked, and that was logged.
     is_bypassing: AtomicBool,
@@ -174,9 +190,10 @@ impl Sources {
         });
         let made = || Standing { masters: Masters::new(endpoints.len()), bad: BTreeSet::new() };
         let same = before.filter(|b| b.has(layout));
-        Self {
+        let sources = Self {
             project: project.clone(),
             masters: layout.masters.len(),
+            quarantined: layout.quarantined.iter().map(|_| AtomicBool::new(false)).collect(),
             parents: ranked.collect(),
             is_bypassing: AtomicBool::new(false),
             bypasses: metrics.counter(&edge::PARENT_BYPASSES, &[project.as_str()]),
@@ -185,7 +202,9 @@ impl Sources {
             metrics: metrics.clone(),
             successor: OnceLock::new(),
             endpoints,
-        }
+        };
+        sources.handle_states(layout);
+        sources
     }
 
     fn has(&self, layout: &Layout) -> bool {
@@ -198,8 +217,17 @@ impl Sources {
         self.has(layout) && here.eq(layout.parents.iter().map(|p| (p.weight, p.is_near)))
     }
 
-    /// Takes over which parents are up.
+    /// Takes over which parents are up, and which masters are quarantined.
     pub(crate) fn handle_states(&self, layout: &Layout) {
+        for (id, (flag, now)) in self.quarantined.iter().zip(&layout.quarantined).enumerate() {
+            if flag.swap(*now, Relaxed) != *now {
+                let (project, master) = (self.project.as_str(), self.name_of(id));
+                match now {
+                    true => tracing::warn!(project, master, "a master is quarantined: not asked"),
+                    false => tracing::info!(project, master, "a master is quarantined no more"),
+                }
+            }
+        }
         for (parent, now) in self.parents.iter().zip(&layout.parents) {
             parent.is_up.store(now.is_up, Relaxed);
         }
@@ -261,7 +289,7 @@ impl Sources {
         if !answered {
             order = self.parents_of(object, tried, &standing.masters);
         }
-        order.extend(0..self.masters);
+        order.extend(self.trusted());
         if let Some(at) = order.iter().position(|id| Some(*id) == prefer) {
             order.get_mut(..=at).unwrap_or_default().rotate_right(1);
         }
@@ -277,11 +305,18 @@ impl Sources {
         if source >= self.masters {
             return None;
         }
-        let others: Vec<_> =
-            (0..self.masters).filter(|id| *id != source && !tried.contains(id)).collect();
+        let others = self.trusted().into_iter();
+        let others: Vec<_> = others.filter(|id| *id != source && !tried.contains(id)).collect();
         let standing = self.standing();
         let choice = standing.masters.choose(now, &others, &[], |id| self.is_full(id))?;
         (!choice.skipped).then_some(choice.master)
+    }
+
+    /// The masters that may be asked, in their order.
+    fn trusted(&self) -> Vec<MasterId> {
+        let flags = self.quarantined.iter().enumerate();
+        let trusted: Vec<_> = flags.filter(|(_, q)| !q.load(Relaxed)).map(|(id, _)| id).collect();
+        if trusted.is_empty() { (0..self.masters).collect() } else { trusted }
     }
 
     /// Whether a source has as many requests as it may.
@@ -407,11 +442,11 @@ impl Sources {
         self.get(source).map_or("-", |m| m.name().as_str())
     }
 
-    /// The names of the masters that are not bad.
+    /// The names of the masters that are asked and not bad.
     pub(crate) fn healthy(&self) -> Vec<&Name> {
         let standing = self.standing();
-        let masters = self.endpoints.iter().enumerate().take(self.masters);
-        masters.filter(|(id, _)| !standing.masters.is_bad(*id)).map(|(_, m)| m.name()).collect()
+        let good = self.trusted().into_iter().filter(|id| !standing.masters.is_bad(*id));
+        good.filter_map(|id| self.endpoints.get(id).map(|master| master.name())).collect()
     }
 }
 
@@ -419,6 +454,7 @@ impl Sources {
 mod tests {
     use std::fmt::{Debug, Write};
 
+    use nodemap::MasterState;
     use tracing::field::{Field, Visit};
     use tracing::span::{Attributes, Id, Record};
     use tracing::{Event, Metadata};
@@ -464,7 +500,7 @@ mod tests {
         };
         let map = nodemap::testing::node_map(1);
         let (name, me) = ("p".parse().unwrap(), "edge1".parse().unwrap());
-        let layout = Layout::of(&map, &definition, &me);
+        let layout = Layout::of(&map, (&name, &definition), &me);
         let project = Sources::new(&name, &layout, None, &Metrics::new());
         let lines = Lines::default();
         let t = Now::default();
@@ -500,5 +536,52 @@ mod tests {
                 bad("connect", " error=\"m1.example has no address\"")
             ]
         );
+    }
+
+    /// Names and words of masters, all of which are asked until nobody is left.
+    fn asked(words: [MasterWord; 3], failed: &[MasterId]) -> Vec<MasterId> {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let master = || nodemap::testing::master("http://m.example/");
+        let names = ["m1", "m2", "m3"].map(name);
+        let definition = nodemap::Project {
+            masters: names.iter().map(|name| (name.clone(), master())).collect(),
+            ..nodemap::testing::project()
+        };
+        let state = |state| MasterState { state, reason: "test".into(), since_ms: 0 };
+        let mut map = nodemap::testing::node_map(1);
+        let of = |words: [MasterWord; 3]| names.iter().cloned().zip(words.map(state)).collect();
+        map.masters.insert(name("p"), of([MasterWord::Good; 3]));
+        let layout = |map: &NodeMap| Layout::of(map, (&name("p"), &definition), &name("edge1"));
+        let sources = Sources::new(&name("p"), &layout(&map), None, &Metrics::new());
+        map.masters.insert(name("p"), of(words));
+        assert!(sources.is_of(&layout(&map)), "words alone make no new sources");
+        sources.handle_states(&layout(&map));
+        let now = Now::default();
+        for id in failed {
+            (0..9).for_each(|_| sources.handle_failed(*id, Failure::Connect, now));
+        }
+        let mut tried = Vec::new();
+        // Then it begins anew.
+        while let Some(choice) = sources.choose(now, &Key([7; 16]), Some(0), &tried)
+            && !tried.contains(&choice.master)
+        {
+            tried.push(choice.master);
+        }
+        let spare = sources.spare(now, 2, &[]);
+        assert!(spare.is_none_or(|spare| tried.contains(&spare)));
+        tried
+    }
+
+    #[test]
+    fn a_quarantined_master_is_not_asked_while_another_is_there() {
+        use MasterWord::{Down, Good, Quarantined};
+        assert_eq!(asked([Good, Good, Good], &[]), [0, 1, 2]);
+        assert_eq!(asked([Quarantined, Good, Good], &[]), [1, 2]);
+        assert_eq!(
+            asked([Quarantined, Good, Down], &[1]),
+            [2, 1],
+            "rather nothing than wrong bytes"
+        );
+        assert_eq!(asked([Quarantined; 3], &[]), [0, 1, 2], "nobody knows better");
     }
 }

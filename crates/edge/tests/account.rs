@@ -159,20 +159,47 @@ async fn no_line_is_lost_when_logs_are_rotated() {
 
 /// Whoever serves does not notice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_costs_lines_and_no_answer() {
+async fn what_cannot_be_written_costs_lines_and_no_answer() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
-    let edge = Edge::logging(dir.path(), &[&master], &[json_log(Path::new("/dev/full"))]).await;
+    let folder = dir.path().join("folder");
+    std::fs::create_dir(&folder).unwrap();
+    let paths = [Path::new("/dev/full"), &folder];
+    let edge = Edge::logging(dir.path(), &[&master], &paths.map(json_log)).await;
     master.put("/a", Item::new(content(1, 10), "a"));
     for _ in 0..100 {
         assert_eq!(edge.get("/a", &[]).await.status, 200);
     }
-    while edge.status()["edge"]["logs"][0]["lost_lines"].as_u64() < Some(100) {
+    for (number, why) in ["No space", "Is a directory"].into_iter().enumerate() {
+        while edge.status()["edge"]["logs"][number]["lost_lines"].as_u64() < Some(100) {
+            tokio::task::yield_now().await;
+        }
+        let log = edge.status()["edge"]["logs"][number].clone();
+        assert_eq!(log["lines"], 0, "{log}");
+        assert!(log["last_error"]["why"].as_str().unwrap().contains(why), "{log}");
+    }
+    edge.stop().await;
+}
+
+/// The lines are where it leads, also when it is to lead elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_may_be_a_symbolic_link() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let [path, new, first, second] = ["log", "new", "first", "second"].map(|n| dir.path().join(n));
+    std::os::unix::fs::symlink(&first, &path).unwrap();
+    let edge = Edge::logging(dir.path(), &[&master], &[json_log(&path)]).await;
+    master.put("/a", Item::new(content(1, 10), "a"));
+    assert_eq!(edge.get("/a", &[]).await.status, 200);
+    while std::fs::metadata(&first).map_or(0, |about| about.len()) == 0 {
         tokio::task::yield_now().await;
     }
-    let log = edge.status()["edge"]["logs"][0].clone();
-    assert_eq!(log["lines"], 0, "{log}");
-    assert!(log["last_error"]["why"].as_str().unwrap().contains("No space"), "{log}");
+    std::os::unix::fs::symlink(&second, &new).unwrap();
+    std::fs::rename(&new, &path).unwrap();
+    while !second.exists() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(edge.get("/a", &[]).await.status, 200);
     edge.stop().await;
+    assert_eq!((answers(&first).len(), answers(&second).len()), (1, 1));
 }
 
 /// Target, outcome and upstream of each line, and whether that was a parent.

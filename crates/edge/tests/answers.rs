@@ -7,8 +7,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use model::ByteCount;
 use support::client;
-use support::edge::{Edge, HOST};
+use support::edge::{Edge, HOST, node_map};
 use support::origin::{Item, Origin};
 use support::{BLOCK, assert_same, content};
 use tokio::sync::Semaphore;
@@ -416,4 +417,34 @@ async fn parts_are_kept_served_again_and_completed() {
     // Where the blocks of an unknown length begin is unknown too: less than one comes twice.
     assert!(master.sent() < (LENGTH + BLOCK) as u64);
     edge.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_of_certificates_are_answered_where_certificates_are_ordered() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let path = "/.well-known/acme-challenge/token-1_a";
+    master.put(path, Item::new(b"the master's own\n".to_vec(), "a1"));
+    let thumbprint = "LoqXcYV8q5ONbJQxbmR7SCTNo3tiAXDfowyjxAjEuX0";
+    let acme = nodemap::Acme { thumbprint: Some(thumbprint.into()), ..nodemap::Acme::default() };
+    for (tls, answer) in [
+        (nodemap::ProjectTls::Files, "the master's own\n".to_owned()),
+        (nodemap::ProjectTls::Acme, format!("token-1_a.{thumbprint}\n")),
+    ] {
+        let mut map = node_map(1, &[master.address]);
+        map.acme = Some(acme.clone());
+        map.map.projects.values_mut().for_each(|project| project.tls = tls);
+        let folder = dir.path().join(tls.as_str());
+        std::fs::create_dir(&folder).unwrap();
+        let edge = Edge::with_map(&folder, Some(map), ByteCount(1 << 30)).await;
+        assert_same(&edge.get(path, &[]).await.body, answer.as_bytes());
+        if tls == nodemap::ProjectTls::Acme {
+            let asked = master.asked().len();
+            for bad in ["", "a.b", "%3Cscript%3E", &"a".repeat(200)] {
+                let reply = edge.get(&format!("/.well-known/acme-challenge/{bad}"), &[]).await;
+                assert_eq!(reply.status, 404, "{bad}");
+            }
+            assert_eq!(master.asked().len(), asked, "nobody else is asked");
+        }
+        edge.stop().await;
+    }
 }

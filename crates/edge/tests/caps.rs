@@ -5,9 +5,12 @@
 
 mod support;
 
-use model::{ByteCount, Name, Rate};
+use edge::LogParams;
+use edge::params::Format;
+use model::{Name, Rate};
 use nodemap::{Bill, Cap};
-use support::edge::{Edge, OTHER_HOST, two_projects};
+use serde_json::Value;
+use support::edge::{Edge, HOST, OTHER_HOST, two_projects};
 use support::origin::{Item, Origin};
 use support::{assert_same, client, content};
 
@@ -29,7 +32,11 @@ async fn every_byte_of_a_project_goes_through_its_caps_and_no_other() {
     node.caps = vec![cap(20 * MBIT, "videolan"), cap(30 * MBIT, "elsewhere")];
     node.bill = Some(Bill::P95(Rate(1000 * MBIT)));
     map.map.nodes.insert("edge1".parse().unwrap(), node);
-    let edge = Edge::with_map(dir.path(), Some(map), ByteCount(1 << 30)).await;
+    let log = dir.path().join("log");
+    let edge = Edge::with(dir.path(), map, |params| {
+        params.logs = vec![LogParams { format: Format::Json, ..LogParams::new(log.clone()) }];
+    })
+    .await;
     // From the master, from its blocks, and from a file.
     for _ in 0..3 {
         let reply = edge.get("/a", &[]).await;
@@ -43,4 +50,20 @@ async fn every_byte_of_a_project_goes_through_its_caps_and_no_other() {
     let bill = &status["edge"]["bill"];
     assert_eq!((&bill["billing"], &bill["commit"]), (&"p95".into(), &"1 Gbit/s".into()));
     assert_eq!(bill["spent"], false, "{bill}");
+    // Refusals are no content: they wait for nothing.
+    let refused = client::fetch(edge.address, "POST", "/a", HOST, &[]).await;
+    assert_eq!(refused.status, 405);
+    edge.stop().await;
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let answers = lines.filter(|line| line.get("kind").is_none());
+    let mut words: Vec<_> = answers
+        .map(|line| {
+            let limit = line["limit"].as_str().unwrap_or_default().to_owned();
+            (line["status"].as_u64().unwrap(), limit)
+        })
+        .collect();
+    words.sort();
+    let expected = [(200, ""), (200, "paced"), (200, "paced"), (200, "paced"), (405, "")];
+    assert_eq!(words, expected.map(|(status, limit)| (status, limit.to_owned())));
 }

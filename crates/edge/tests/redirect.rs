@@ -2,19 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[allow(dead_code, unreachable_pub, clippy::indexing_slicing, reason = "of the tests of `serve`")]
+#[path = "../../serve/tests/support/frames.rs"]
+mod frames;
 mod support;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use edge::LogParams;
+use edge::params::Format;
 use locate::Evidence;
 use locate::mmdb_write::Writer;
 use model::{ByteCount, CountryCode, Name, NodeState, State};
-use nodemap::{HostPattern, NodeMap, NodeStates, SteeringMap};
+use nodemap::admin::Node;
+use nodemap::{Bill, HostPattern, NodeMap, NodeStates, SteeringMap};
+use serde_json::Value;
 use support::client;
 use support::edge::{Edge, HOST, node_map};
 use support::origin::{Item, Origin};
 use support::{BLOCK, assert_same, content};
+use tokio::io::AsyncWriteExt;
 
 const LENGTH: usize = 3 * BLOCK + 21;
 /// The steered name of the project.
@@ -31,7 +39,7 @@ fn map_of(generation: u64, master: &Origin) -> NodeMap {
         let mut node_of = nodemap::testing::node(&[address]);
         node_of.country = (node == "near").then(|| "AU".parse().unwrap());
         map.map.nodes.insert(name(node), node_of);
-        let up = NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
+        let up = NodeState::new(State::Up, "probe ok", 1);
         map.states.insert(name(node), NodeStates { v4: Some(up), v6: None });
     }
     map.map.pools.insert(name("world"), [(name("far"), 1)].into());
@@ -210,6 +218,95 @@ async fn a_better_node_that_does_not_serve_gets_nobody_and_without_databases_nob
     assert_eq!(reply.status, 200);
     assert_same(&reply.body, &body);
     blind.stop().await;
+}
+
+/// All of the month is used up: nothing but a few words leaves. Whoever wants something large is sent on,
+/// health and others that are no content are answered.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_bill_is_spent_clients_are_sent_on() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let body = content(1, LENGTH);
+    master.put("/large", Item::new(body.clone(), "a1"));
+    master.put("/small", Item::new(body[1..].to_vec(), "b1"));
+    let of_edge = |generation: u64, bill: Option<Bill>| {
+        let mut map = map_of(generation, &master);
+        let here = Node { bill, ..nodemap::testing::node(&["192.0.2.9"]) };
+        map.map.nodes.insert(name("edge1"), here);
+        map.map.pools.get_mut(&name("world")).unwrap().insert(name("edge1"), 1);
+        map
+    };
+    let log = dir.path().join("log");
+    let edge = Edge::with(dir.path(), of_edge(1, None), |params| {
+        params.logs = vec![LogParams { format: Format::Json, ..LogParams::new(log.clone()) }];
+    })
+    .await;
+    for path in ["/large", "/small"] {
+        assert_eq!(edge.get(path, &[]).await.status, 200);
+    }
+    edge.wait_filled().await;
+    let used_up = Some(Bill::Monthly(ByteCount(LENGTH as u64)));
+    edge.map.send_replace(Some(Arc::new(of_edge(2, used_up))));
+    while edge.status()["edge"]["bill"]["allowed_bits_per_second"].is_null() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(edge.status()["edge"]["bill"]["spent"], false, "nobody waits");
+    let waits = edge.send("/small", &[]).await;
+    while edge.status()["edge"]["bill"]["spent"] == false {
+        tokio::task::yield_now().await;
+    }
+    let reply = edge.get("/large", &[]).await;
+    assert_eq!((reply.status, reply.body.len()), (302, 30));
+    assert_eq!(reply.header("location"), format!("http://far.{NAME}/large"));
+    assert_eq!(reply.header("cache-status"), "edge1; detail=bill");
+    assert_same(&edge.get("/.well-known/cacheboy/health", &[]).await.body, b"up\n");
+    let count = r#"cacheboy_edge_redirects_total{project="videolan",why="bill"} 1"#;
+    assert!(edge.metrics().lines().any(|line| line == count), "{}", edge.metrics());
+    // From then on the log says of whoever waits why.
+    let waits_too = edge.send("/small", &[]).await;
+    while edge.status()["edge"]["bill"]["waiting"] != 2 {
+        tokio::task::yield_now().await;
+    }
+    drop((waits, waits_too));
+    edge.stop().await;
+    let text = std::fs::read_to_string(&log).unwrap();
+    let mut words: Vec<(String, u64, String)> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .filter(|line| line.get("kind").is_none())
+        .map(|line| {
+            let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();
+            (text("outcome"), line["bytes"].as_u64().unwrap(), text("limit"))
+        })
+        .collect();
+    words.sort();
+    let found: Vec<_> = words.iter().map(|(a, bytes, limit)| (&**a, *bytes, &**limit)).collect();
+    let (large, small) = (LENGTH as u64, LENGTH as u64 - 1);
+    let expected = [
+        ("health", 3, ""),
+        ("hit", 0, ""),
+        ("hit", 0, "bill"),
+        ("miss", small, ""),
+        ("miss", large, ""),
+        ("redirected", 30, ""),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// Behind the name of a node this would be the name of another host.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_path_of_http2_that_is_none_is_never_part_of_a_location() {
+    let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+    let near = edge_at("near", dir.path(), map_of(1, &master)).await;
+    for path in ["@evil.example/a", ":81/a", "evil.example", ""] {
+        let mut stream = frames::connect(near.address).await;
+        let head = frames::head(path, &[(":authority", HOST), ("cacheboy-avoid", "near")]);
+        let flags = frames::END_STREAM | frames::END_HEADERS;
+        stream.write_all(&frames::frame(frames::HEADERS, flags, 1, &head)).await.unwrap();
+        let (kind, _, id, payload) = frames::next(&mut stream).await.unwrap();
+        // PROTOCOL_ERROR (RFC 9113 section 8.1.1).
+        assert_eq!((kind, id, &*payload), (frames::RST_STREAM, 1, &[0, 0, 0, 1][..]), "{path}");
+    }
+    near.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

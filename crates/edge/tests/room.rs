@@ -227,6 +227,31 @@ async fn a_disk_that_fails_in_the_middle_of_a_body_breaks_nobody_off() {
     }
 }
 
+/// What is brought to be stored is the whole: a client that asked for less is not to get that instead.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_stored_is_answered_as_it_was_asked_for() {
+    for faults in failing() {
+        let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);
+        let body = content(8, LENGTH);
+        for path in ["/a", "/b", "/c"] {
+            master.put(path, Item::new(body.clone(), "a1"));
+        }
+        let (edge, disk) = on_faulty(dir.path(), &[&master]).await;
+        disk.set_faults(faults);
+        let reply = edge.get("/a", &["If-None-Match: \"a1\""]).await;
+        assert_eq!((reply.status, reply.body.len()), (304, 0), "{faults:?}");
+        let range = format!("Range: bytes=-{}", LENGTH - 1);
+        let reply = edge.get("/b", &[&range, "If-Range: \"a1\""]).await;
+        assert_eq!(reply.status, 206, "{faults:?}");
+        assert_same(&reply.body, &body[1..]);
+        let reply = edge.get("/c", &[]).await;
+        assert_eq!(reply.status, 200, "{faults:?}");
+        assert_same(&reply.body, &body);
+        disk.set_faults(Faults::default());
+        edge.stop().await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_no_other_can_continue_goes_on_itself() {
     let (dir, master) = (tempfile::tempdir().unwrap(), Origin::start().await);

@@ -111,6 +111,13 @@ impl Generation {
         self.readers_highest > self.last
     }
 
+    /// Notes what another checker published: what we publish next is above it.
+    pub(crate) fn note_peer(&mut self, now: Now, generation: u64) {
+        if !is_ahead(generation, now) {
+            self.readers_highest = self.readers_highest.max(generation);
+        }
+    }
+
     /// Makes room for one more reader; tells whether there is.
     fn make_room(&mut self, now: Now) -> bool {
         if self.readers.len() < READERS_MAX {

@@ -9,7 +9,7 @@ use nodemap::{AdminMap, NodeMap};
 use proptest::prelude::*;
 
 use crate::probe::{Failure, Passed, ProbeResult, Target};
-use crate::{Checker, Params, ParamsError};
+use crate::{Checker, Params, ParamsError, Setup};
 
 pub(crate) const START: Now = Now { mono_ns: 7_000_000_000, wall_ms: 1_800_000_000_000 };
 
@@ -52,7 +52,10 @@ impl<'a> World<'a> {
         seed: u64,
         behaviour: impl FnMut(&Target, Now) -> (u64, ProbeResult) + 'a,
     ) -> Self {
-        let checker = Checker::new(params, name("hc"), map, None, START, Dice::seeded(seed));
+        // Recoveries as the counters say, at once and whole: damping has its own tests.
+        let mut setup = Setup::of(params);
+        (setup.damping.dwell_intervals, setup.load.slow_start_intervals) = (0, 0);
+        let checker = Checker::new(setup, name("hc"), map, None, START, Dice::seeded(seed));
         Self {
             checker,
             now: START,
@@ -121,7 +124,7 @@ fn ms(now: Now) -> u64 {
 }
 
 fn pass(_: &Target, _: Now) -> (u64, ProbeResult) {
-    (3, Ok(Passed { took_ms: 3 }))
+    (3, Ok(Passed::page(3)))
 }
 
 const QUICK: Params =
@@ -157,7 +160,8 @@ fn every_failure_is_evidence_in_words() {
     ] {
         assert_eq!(failure.to_string(), words);
     }
-    assert_eq!(Passed { took_ms: 4 }.to_string(), "status 200 in 4 ms");
+    assert_eq!(Passed::page(4).to_string(), "status 200 in 4 ms");
+    assert_eq!(Passed { took_ms: 4, ..Passed::default() }.to_string(), "answered in 4 ms");
 }
 
 #[test]
@@ -180,25 +184,26 @@ fn a_healthy_network_is_up_within_a_second_and_then_silent() {
 #[test]
 fn no_more_probes_are_under_way_than_allowed_and_all_get_their_turn() {
     let params = Params { in_flight_max: 3, ..QUICK };
-    let slow = |_: &Target, _: Now| (100, Ok(Passed { took_ms: 100 }));
+    let slow = |_: &Target, _: Now| (100, Ok(Passed::page(100)));
     let mut world = World::new(params, many(20), 2, slow);
     world.run_until(5_000);
     assert_eq!(world.in_flight_most, 3);
-    let seen: BTreeSet<IpAddr> = world.sent.iter().map(|(_, t)| t.address).collect();
+    let seen: BTreeSet<IpAddr> = world.sent.iter().map(|(_, t)| address_of(t)).collect();
     assert_eq!(seen.len(), 20);
 }
 
 #[test]
 fn a_result_for_a_target_that_left_changes_nothing_and_frees_its_place() {
     let params = Params { in_flight_max: 1, ..QUICK };
-    let mut checker = Checker::new(params, name("hc"), many(1), None, START, Dice::seeded(3));
+    let mut checker =
+        Checker::new(Setup::of(params), name("hc"), many(1), None, START, Dice::seeded(3));
     let now = START.plus_ms(500);
     let first = checker.poll_due(now).remove(0);
     checker.handle_map(now, AdminMap::default());
     checker.handle_map(now, many(1));
     assert_eq!(checker.poll_due(now.plus_ms(500)), [], "the only place is taken");
-    checker.handle_result(now, first.id, Ok(Passed { took_ms: 1 }));
-    checker.handle_result(now, first.id, Err(Failure::Refused));
+    checker.handle_result(now, first.id, Ok(Passed::page(1)));
+    checker.handle_result(now, first.id, Err(Failure::Refused.into()));
     let map = checker.poll_publish(now).unwrap();
     let state = map.states[&name("n0")].v4.clone().unwrap();
     assert_eq!((state.state, state.reason.as_str()), (State::Unknown, "not probed yet"));
@@ -208,10 +213,10 @@ fn a_result_for_a_target_that_left_changes_nothing_and_frees_its_place() {
 /// Ways to die, by number.
 fn death(way: u8) -> (u64, ProbeResult) {
     match way {
-        0 => (1, Err(Failure::Refused)),
-        1 => (500, Err(Failure::NoAnswer { timeout_ms: 500 })),
-        2 => (2, Err(Failure::Status(503))),
-        _ => (250, Err(Failure::Closed)),
+        0 => (1, Err(Failure::Refused.into())),
+        1 => (500, Err(Failure::NoAnswer { timeout_ms: 500 }.into())),
+        2 => (2, Err(Failure::Status(503).into())),
+        _ => (250, Err(Failure::Closed.into())),
     }
 }
 
@@ -224,7 +229,7 @@ proptest! {
         let params = Params { fall, ..QUICK };
         let victim: IpAddr = "192.0.2.1".parse().unwrap();
         let mut world = World::new(params, many(nodes), seed, move |target, now| {
-            if target.address == victim && ms(now) >= at { death(way) } else { pass(target, now) }
+            if address_of(target) == victim && ms(now) >= at { death(way) } else { pass(target, now) }
         });
         let by = at + u64::from(fall) * params.interval_ms + params.timeout_ms;
         world.run_until(by);
@@ -271,7 +276,7 @@ proptest! {
             generation = map.generation;
             for (i, old) in before.iter_mut().enumerate() {
                 let target = target(i);
-                let new = map.states[&target.node].v4.as_ref().unwrap().state;
+                let new = map.states[&name(&format!("n{i}"))].v4.as_ref().unwrap().state;
                 let (ok, length) = rows.get(&target).copied().unwrap_or_default();
                 let needed = match (*old, new) {
                     (State::Unknown, State::Up) => Some((true, 1)),
@@ -299,5 +304,30 @@ proptest! {
 
 fn target(i: usize) -> Target {
     let address = format!("192.0.2.{}", i + 1);
-    Target { node: name(&format!("n{i}")), address: address.parse().unwrap() }
+    Target::Node { node: name(&format!("n{i}")), address: address.parse().unwrap() }
+}
+
+fn address_of(target: &Target) -> IpAddr {
+    match target {
+        Target::Node { address, .. } | Target::Project { address, .. } => *address,
+        other => panic!("{other} has no address"),
+    }
+}
+
+#[test]
+fn nodes_that_are_up_and_readers_that_are_there_are_awaited() {
+    let map = admin_map(&[("a", &["192.0.2.1"]), ("b", &["192.0.2.2"])]);
+    let setup = Setup::of(Params::default());
+    let mut checker = Checker::new(setup, name("hc"), map, None, START, Dice::seeded(1));
+    let generation = checker.poll_publish(START).unwrap().generation;
+    assert!(checker.is_awaited(START, generation), "nobody has polled yet");
+    checker.handle_reader(START, name("a"), generation);
+    checker.handle_reader(START, name("b"), 0);
+    assert!(checker.is_awaited(START, generation), "b has an older one");
+    checker.handle_reader(START, name("b"), generation);
+    assert!(!checker.is_awaited(START, generation));
+    checker.handle_reader(START, name("ns1"), 0);
+    assert!(checker.is_awaited(START, generation), "a name server, too");
+    let later = START.plus_ms(120_000);
+    assert!(!checker.is_awaited(later, generation), "it has gone");
 }

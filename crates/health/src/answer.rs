@@ -3,7 +3,8 @@
 //! `/node-map` is JSON with the generation as its `ETag`. `?wait=SECONDS` together with an
 //! `If-None-Match` that names the current generation holds the answer until there is another one,
 //! or the time is over (304). `Cacheboy-Reader` and `Cacheboy-Generation` tell who polls and what it
-//! runs (invariant H2).
+//! runs (invariant H2). Its signature is in `Cacheboy-Signature`, and as a file of minisign at
+//! `/node-map.minisig`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +13,14 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use model::Name;
+use nodemap::signature::SecretKey;
 use rt::metrics::{Gauge, health as metric};
 use rt::{Context, Metrics, Phase, Shutdown, clock, follow};
+use serde_json::{Value, json};
 use serve::{Body, Client, Handler, Limits, RequestBody};
 use tokio::sync::watch;
 
+use crate::aside::aside;
 use crate::desk::{Desk, Published};
 
 /// Longest time a poll is held, seconds.
@@ -39,6 +43,7 @@ pub(crate) fn limits() -> Limits {
 /// Answers requests.
 pub(crate) struct Answerer {
     desk: Arc<Desk>,
+    key: Option<Arc<SecretKey>>,
     metrics: Metrics,
     readers: Gauge,
     shutdown: Shutdown,
@@ -66,9 +71,10 @@ impl Handler for Answerer {
 type Answer = (StatusCode, HeaderMap, Bytes);
 
 impl Answerer {
-    pub(crate) fn new(desk: Arc<Desk>, context: &Context) -> Self {
+    pub(crate) fn new(desk: Arc<Desk>, key: Option<Arc<SecretKey>>, context: &Context) -> Self {
         Self {
             desk,
+            key,
             metrics: context.metrics.clone(),
             readers: context.metrics.gauge(&metric::READERS, &[]),
             shutdown: context.shutdown.clone(),
@@ -83,15 +89,39 @@ impl Answerer {
         headers: &HeaderMap,
     ) -> Answer {
         match path {
-            "/node-map" | "/status" if *method != Method::GET && *method != Method::HEAD => {
+            "/node-map" | "/node-map.minisig" | "/status"
+                if *method != Method::GET && *method != Method::HEAD =>
+            {
                 let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
                 answer.1.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
                 answer
             }
             "/node-map" => self.node_map(query, headers).await,
-            "/status" => json(format!("{:#}\n", self.desk.show()).into()),
-            _ => text(StatusCode::NOT_FOUND, "there is /node-map and /status\n"),
+            "/node-map.minisig" => match &self.desk.subscribe().borrow().signature {
+                Some(signature) => plain(StatusCode::OK, signature.to_string().into()),
+                None => text(
+                    StatusCode::NOT_FOUND,
+                    "node maps are not signed here: set key in [health]\n",
+                ),
+            },
+            "/observations" => self.observations(),
+            "/status" => document(format!("{:#}\n", self.desk.show()).into()),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is /node-map, /node-map.minisig, /observations and /status\n",
+            ),
         }
+    }
+
+    /// What this checker has seen, for the others.
+    fn observations(&self) -> Answer {
+        let seen = self.desk.checker().observations(clock::now()).to_json();
+        let line = self.key.as_ref().map(|key| key.sign(&seen, "").signature.to_string());
+        let mut answer = document(seen.into());
+        if let Some(line) = line.and_then(|line| HeaderValue::from_str(&line).ok()) {
+            answer.1.insert(follow::SIGNATURE, line);
+        }
+        answer
     }
 
     async fn node_map(&self, query: Option<&str>, headers: &HeaderMap) -> Answer {
@@ -113,7 +143,11 @@ impl Answerer {
         let current = || self.desk.subscribe().borrow().generation;
         let generation = found.as_ref().map_or_else(current, |p| p.generation);
         let mut answer = match found {
-            Some(published) => json(published.document),
+            Some(published) if published.generation == 0 => {
+                let words = "this checker stands by and has published nothing: ask the publisher\n";
+                return text(StatusCode::SERVICE_UNAVAILABLE, words);
+            }
+            Some(published) => signed(published),
             None => (StatusCode::NOT_MODIFIED, HeaderMap::new(), Bytes::new()),
         };
         if let Ok(tag) = HeaderValue::from_str(&format!("\"{generation}\"")) {
@@ -139,6 +173,26 @@ impl Answerer {
             // In vain only while the disk or the machine is stuck; then the old map is the answer.
             let _ = tokio::time::timeout(OVERTAKE_WAIT, newer).await;
         }
+    }
+}
+
+/// `/rollback` of the admin listener: `{ "generation": N }`.
+pub(crate) async fn roll_back(desk: Arc<Desk>, body: Bytes) -> (StatusCode, Value) {
+    #[derive(serde::Deserialize)]
+    struct Order {
+        generation: u64,
+    }
+    let refuse = |code, words: String| (code, json!({ "format": 1, "error": words }));
+    let Ok(Order { generation }) = serde_json::from_slice(&body) else {
+        return refuse(StatusCode::BAD_REQUEST, "send { \"generation\": NUMBER }".into());
+    };
+    match aside(move || desk.roll_back(generation)).await {
+        Ok(Ok(changes)) => (
+            StatusCode::OK,
+            json!({ "format": 1, "rolled_back_to": generation, "changes": changes }),
+        ),
+        Ok(Err(error)) => refuse(StatusCode::CONFLICT, error.to_string()),
+        Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     }
 }
 
@@ -168,7 +222,7 @@ fn wait_s(query: Option<&str>) -> u64 {
     wait.parse().map_or(WAIT_S_MAX, |wait: u64| wait.min(WAIT_S_MAX))
 }
 
-fn json(body: Bytes) -> Answer {
+fn document(body: Bytes) -> Answer {
     let headers = HeaderMap::from_iter([
         (header::CONTENT_TYPE, HeaderValue::from_static("application/json")),
         // Any cache may carry it, none may give it out unasked.
@@ -177,13 +231,23 @@ fn json(body: Bytes) -> Answer {
     (StatusCode::OK, headers, body)
 }
 
+/// A node map with the signature of its bytes.
+fn signed(published: Published) -> Answer {
+    let mut answer = document(published.document);
+    let line = published.signature.map(|file| file.signature.to_string());
+    if let Some(line) = line.and_then(|line| HeaderValue::from_str(&line).ok()) {
+        answer.1.insert(follow::SIGNATURE, line);
+    }
+    answer
+}
+
 fn text(status: StatusCode, body: &'static str) -> Answer {
+    plain(status, Bytes::from_static(body.as_bytes()))
+}
+
+fn plain(status: StatusCode, body: Bytes) -> Answer {
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
-    (
-        status,
-        HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]),
-        Bytes::from_static(body.as_bytes()),
-    )
+    (status, HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]), body)
 }
 
 #[cfg(test)]

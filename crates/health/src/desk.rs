@@ -4,17 +4,20 @@
 //! The lock is held for the time of one step of the machine, never while waiting.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use health_proto::{Checker, Overview};
 use model::{Family, Name, State};
-use nodemap::{Finding, NodeMap};
+use nodemap::signature::{SecretKey, SignatureFile};
+use nodemap::{Acme, AdminMap, Finding, NodeMap};
 use rt::metrics::{Counter, Gauge, health as metric};
 use rt::{Context, Metrics, clock};
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
+use crate::acme::Book;
+use crate::history::{Rollback, RollbackError};
 use crate::maps::Found;
 
 /// Changes of an edit that are written to the log.
@@ -24,12 +27,24 @@ const CHANGES_SHOWN: usize = 20;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Published {
     pub(crate) generation: u64,
+    /// Whether its admin part is another than that of the map before.
+    pub(crate) edited: bool,
     pub(crate) document: Bytes,
+    /// What it has hosts answer authorities of certificates.
+    pub(crate) acme: Option<Acme>,
+    /// Of exactly these bytes; `None` without a key.
+    pub(crate) signature: Option<Arc<SignatureFile>>,
 }
 
 impl Published {
-    pub(crate) fn of(map: &NodeMap) -> Self {
-        Self { generation: map.generation, document: map.to_json().into() }
+    /// The document of `map`, which comes after `last`, signed if there is a key.
+    pub(crate) fn of(map: &NodeMap, last: Option<&NodeMap>, key: Option<&SecretKey>) -> Self {
+        let document = Bytes::from(map.to_json());
+        let comment = format!("generation:{} publisher:{}", map.generation, map.publisher);
+        let signature = key.map(|key| Arc::new(key.sign(&document, &comment)));
+        let edited = last.is_none_or(|last| last.map != map.map);
+        let acme = map.acme.clone();
+        Self { generation: map.generation, edited, document, acme, signature }
     }
 }
 
@@ -41,6 +56,9 @@ struct MapsView {
     /// run are used.
     #[serde(skip_serializing_if = "Option::is_none")]
     loaded_ms: Option<u64>,
+    /// Somebody went back to the map of this generation, which is in use until the folder is edited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rolled_back_to: Option<u64>,
     /// What is wrong in the folder now. The maps in use are the last that had no findings.
     findings: Vec<String>,
 }
@@ -51,8 +69,32 @@ struct StatusView<'a> {
     format: u32,
     publisher: &'a Name,
     maps: MapsView,
+    /// What is ordered of an authority of certificates; absent where nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acme: Option<serde_json::Value>,
     #[serde(flatten)]
     checker: Overview,
+}
+
+/// The folder's own maps beside those in use.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    /// What the folder said last without findings.
+    folder: AdminMap,
+    rollback: Option<Rollback>,
+}
+
+impl Aside {
+    /// At the start: the maps to use, where those of the folder, or else of the last run, are `map`.
+    pub(crate) fn at_start(map: AdminMap, rollback: Option<Rollback>) -> (AdminMap, Self) {
+        match rollback.filter(|rollback| rollback.aside == map || rollback.map == map) {
+            Some(rollback) => {
+                let (map, folder) = (rollback.map.clone(), rollback.aside.clone());
+                (map, Self { folder, rollback: Some(rollback) })
+            }
+            None => (map.clone(), Self { folder: map, rollback: None }),
+        }
+    }
 }
 
 /// The desk that all tasks sit around.
@@ -61,6 +103,10 @@ pub(crate) struct Desk {
     publisher: Name,
     checker: Mutex<Checker>,
     maps: Mutex<MapsView>,
+    aside: Mutex<Aside>,
+    state_dir: PathBuf,
+    /// What is known of orders of certificates, where they are made.
+    pub(crate) orders: OnceLock<Arc<Book>>,
     /// The checker was told something: the driver must ask it what to do.
     pub(crate) told: Notify,
     published: watch::Sender<Published>,
@@ -75,13 +121,22 @@ impl Desk {
         first: Published,
         folder: &Path,
         findings: &[Finding],
+        aside: Aside,
         context: &Context,
     ) -> Self {
-        let maps = MapsView { folder: folder.to_owned(), loaded_ms: None, findings: Vec::new() };
+        let maps = MapsView {
+            folder: folder.to_owned(),
+            loaded_ms: None,
+            rolled_back_to: aside.rollback.as_ref().map(|rollback| rollback.generation),
+            findings: Vec::new(),
+        };
         let desk = Self {
             publisher: context.name.clone(),
             checker: Mutex::new(checker),
             maps: Mutex::new(maps),
+            aside: Mutex::new(aside),
+            state_dir: context.state_dir.clone(),
+            orders: OnceLock::new(),
             told: Notify::new(),
             published: watch::Sender::new(Published::default()),
             generation: context.metrics.gauge(&metric::GENERATION, &[]),
@@ -89,7 +144,9 @@ impl Desk {
             metrics: context.metrics.clone(),
         };
         desk.note_maps(findings);
-        desk.publish(first);
+        if first.generation > 0 {
+            desk.publish(first);
+        }
         desk
     }
 
@@ -115,14 +172,47 @@ impl Desk {
     pub(crate) fn take_maps(&self, found: Found) {
         match found {
             Ok(map) => {
-                let changes = nodemap::admin::diff(self.checker().map(), &map);
                 self.note_maps(&[]);
+                if !self.is_edit(&map) {
+                    return;
+                }
+                let changes = nodemap::admin::diff(self.checker().map(), &map);
                 tracing::info!(changes = changes.len(), "maps read: {}", in_words(&changes));
                 self.checker().handle_map(clock::now(), map);
                 self.told.notify_one();
             }
             Err(findings) => self.note_maps(&findings),
         }
+    }
+
+    /// Notes what the folder says. Tells whether that is to be used: not while somebody has gone back
+    /// and it says what it said then.
+    fn is_edit(&self, map: &AdminMap) -> bool {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        aside.folder.clone_from(map);
+        if aside.rollback.as_ref().is_some_and(|rollback| rollback.aside == *map) {
+            return false;
+        }
+        if aside.rollback.take().is_some() {
+            Rollback::end(&self.state_dir);
+            tracing::info!("the maps were edited: they hold again, and not those of the rollback");
+            self.maps.lock().unwrap_or_else(PoisonError::into_inner).rolled_back_to = None;
+        }
+        true
+    }
+
+    /// Publishes the admin part of the map of `generation` anew, until the folder is edited. Gives how
+    /// many changes that is. Waits for the disk.
+    pub(crate) fn roll_back(&self, generation: u64) -> Result<usize, RollbackError> {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let rollback = Rollback::to(&self.state_dir, generation, aside.folder.clone())?;
+        let changes = nodemap::admin::diff(self.checker().map(), &rollback.map);
+        tracing::warn!(generation, changes = changes.len(), "rolled back: {}", in_words(&changes));
+        self.checker().handle_map(clock::now(), rollback.map.clone());
+        aside.rollback = Some(rollback);
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner).rolled_back_to = Some(generation);
+        self.told.notify_one();
+        Ok(changes.len())
     }
 
     /// Notes how reading the folder went: without findings, its maps are in use.
@@ -147,6 +237,7 @@ impl Desk {
             format: 1,
             publisher: &self.publisher,
             maps: self.maps.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            acme: self.orders.get().map(|book| book.show()),
             checker: self.checker().overview(clock::now()),
         };
         // All keys are strings, so this cannot fail.

@@ -9,11 +9,13 @@ use health_proto::{Checker, Probe, ProbeResult};
 use model::time::utc;
 use model::{Family, Name, NodeState};
 use nodemap::NodeMap;
+use nodemap::signature::SecretKey;
 use rt::metrics::{Gauge, health as metric};
 use rt::{Context, Metrics, Phase, Shutdown, clock};
 use tokio::task::JoinSet;
 
 use crate::desk::{Desk, Published};
+use crate::events::EventLog;
 use crate::keep::Keeper;
 use crate::probe::Prober;
 
@@ -28,6 +30,8 @@ pub(crate) struct Driver {
     holding: Gauge,
     /// The last map, to log what changed.
     last: Option<NodeMap>,
+    key: Option<Arc<SecretKey>>,
+    events: EventLog,
 }
 
 impl Driver {
@@ -36,6 +40,8 @@ impl Driver {
         prober: Arc<Prober>,
         keeper: Keeper,
         first: Option<NodeMap>,
+        key: Option<Arc<SecretKey>>,
+        events: EventLog,
         context: &Context,
     ) -> Self {
         Self {
@@ -47,6 +53,8 @@ impl Driver {
             holding: context.metrics.gauge(&metric::HOLDING, &[]),
             metrics: context.metrics.clone(),
             last: first,
+            key,
+            events,
         }
     }
 
@@ -71,23 +79,27 @@ impl Driver {
     /// Does all that is due. Gives how long nothing more will be, unless something happens.
     async fn act(&mut self) -> Option<Duration> {
         let now = clock::now();
-        let (due, map) = {
+        let (due, map, (events, lost)) = {
             let mut checker = self.desk.checker();
-            let due_and_map = (checker.poll_due(now), checker.poll_publish(now));
+            let (due, map) = (checker.poll_due(now), checker.poll_publish(now));
             log_disbelieved(&mut checker);
-            due_and_map
+            (due, map, checker.take_events())
         };
+        if lost > 0 {
+            tracing::error!(lost, "more events at once than are kept");
+        }
+        self.events.write(events);
         for probe in due {
             let prober = self.prober.clone();
             self.probes.spawn(async move {
-                let result = prober.probe(probe.target.address).await;
+                let result = prober.probe(&probe).await;
                 (probe, result)
             });
         }
         self.running.set(i64::try_from(self.probes.len()).unwrap_or(i64::MAX));
         if let Some(map) = map {
             log_changes(self.last.as_ref(), &map);
-            let published = Published::of(&map);
+            let published = Published::of(&map, self.last.as_ref(), self.key.as_deref());
             self.last = Some(map);
             self.keeper.keep(published.clone()).await;
             self.desk.publish(published);
@@ -97,11 +109,10 @@ impl Driver {
     }
 
     fn take_result(&mut self, probe: &Probe, result: ProbeResult) {
-        let word = result.as_ref().map_or_else(|failure| failure.word(), |_| "passed");
+        let word = result.as_ref().map_or_else(|failed| failed.failure.word(), |_| "passed");
         self.metrics.counter(&metric::PROBES, &[word]).inc();
-        if let Err(failure) = &result {
-            let (node, address) = (&probe.target.node, probe.target.address);
-            tracing::debug!(%node, %address, %failure, "probe failed");
+        if let Err(failed) = &result {
+            tracing::debug!(target = %probe.target, failure = %failed, "probe failed");
         }
         let mut checker = self.desk.checker();
         checker.handle_result(clock::now(), probe.id, result);

@@ -1,7 +1,7 @@
 //! The published node map on disk, so that a start goes on with the states and above the generation
-//! of the last run.
+//! of the last run, and those before it (`history.rs`).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::aside::aside;
 use crate::desk::{Desk, Published};
+use crate::history;
 
 /// How long a publication waits for the disk.
 const DISK_WAIT: Duration = Duration::from_millis(500);
@@ -67,9 +68,20 @@ async fn write_all(
     shutdown: Shutdown,
 ) {
     loop {
-        let Published { generation, document } = work.borrow_and_update().clone();
-        let target = path.clone();
-        let write = aside(move || file::write_atomic(&target, &document));
+        let published = work.borrow_and_update().clone();
+        if published.generation == 0 {
+            // A checker that stands by: what its last run published stays.
+            tokio::select! {
+                changed = work.changed() => if changed.is_err() { return },
+                () = shutdown.reached(Phase::Yielded) => return,
+            }
+            continue;
+        }
+        let (generation, target) = (published.generation, path.clone());
+        let write = aside(move || {
+            file::write_atomic(&target, &published.document)?;
+            history::keep(target.parent().unwrap_or(Path::new(".")), &published)
+        });
         let written = write.await.and_then(|written| written);
         dealt_with.send_replace(generation);
         let mut retry = Duration::MAX;

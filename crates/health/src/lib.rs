@@ -4,12 +4,17 @@
 //! 1. [`Health::bind`] reads the maps and the last node map, publishes a first one and opens the
 //!    listeners; [`Health::serve`] runs.
 //! 2. `maps`: notices edits of the maps folder.
-//! 3. `probe`: one HTTP request to one address, and what it means.
-//! 4. `desk`: what tasks share: the checker machine of `health-proto` and what it last published.
-//! 5. `drive`: the one loop that feeds the machine and does what it asks.
-//! 6. `keep`: the node map on disk.
-//! 7. `answer`: `/node-map` and `/status` over HTTP.
-//! 8. `aside`: reads and writes of files that may hang, kept off the runtime.
+//! 3. `probe`: one question to one address, and what it means: over HTTP (`probe/http1.rs`), TLS
+//!    (`probe/tls.rs`) or DNS (`probe/dns.rs`).
+//! 4. `peers`: what the other checkers have seen.
+//! 5. `desk`: what tasks share: the checker machine of `health-proto` and what it last published.
+//! 6. `drive`: the one loop that feeds the machine and does what it asks.
+//! 7. `events`: what changed, as lines of a file; `webhook`: the same, posted.
+//! 8. `keep`: the node map on disk.
+//! 9. [`history`]: those before it, and going back to one.
+//! 10. `answer`: `/node-map` and `/status` over HTTP.
+//! 11. `acme`: certificates of projects, ordered once for every name.
+//! 12. `aside`: reads and writes of files that may hang, kept off the runtime.
 //!
 //! # Invariants
 //! - All decisions are the machine's; this crate moves bytes.
@@ -28,8 +33,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use health_proto::{Checker, ParamsError};
+use health_proto::setup::Page;
+use health_proto::{Checker, ParamsError, Setup};
+use http::Uri;
+use nodemap::signature::{self, ReadError, SecretKey};
 use nodemap::{AdminMap, Finding, NodeMap};
 use rt::listen::ListenError;
 use rt::{Context, Phase, Shutdown, clock, file, follow, listen};
@@ -37,22 +46,34 @@ use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
+mod acme;
 mod answer;
 mod aside;
 mod desk;
 mod drive;
+mod events;
+pub mod history;
 mod keep;
 mod maps;
+mod peers;
 mod probe;
 #[cfg(test)]
 mod tests;
+mod webhook;
 
+use acme::Orderer;
+pub use acme::{AcmeError, AcmeParams, Challenge, HandOutParams};
 use answer::Answerer;
 use aside::aside;
-use desk::{Desk, Published};
+use desk::{Aside, Desk, Published};
+use events::EventLog;
+use history::Rollback;
 use keep::Keeper;
 use maps::{Folder, Found};
+pub use peers::Peer;
 use probe::Prober;
+pub use probe::{CaError, ProberError};
+use webhook::Webhook;
 
 /// Name of the published node map in the state directory.
 const STATE_FILE: &str = "node-map.json";
@@ -69,8 +90,18 @@ pub struct Params {
     pub listen: Vec<SocketAddr>,
     /// The folder of admin maps.
     pub maps: PathBuf,
+    /// File of the key that signs node maps; without one they are not signed.
+    pub key: Option<PathBuf>,
     /// How nodes are probed.
     pub probe: ProbeParams,
+    /// Whom to ask besides their pages, and what follows; its `params` and `page` are those of `probe`.
+    pub setup: Setup,
+    /// The other checkers. With any, the first by name that is there publishes.
+    pub peers: Vec<Peer>,
+    /// Where events are posted.
+    pub webhook: Option<Uri>,
+    /// Where certificates of projects are ordered; `None`: nowhere.
+    pub acme: Option<AcmeParams>,
 }
 
 /// `[health.probe]`.
@@ -82,6 +113,10 @@ pub struct ProbeParams {
     pub port: u16,
     /// Path that must answer with status 200; begins with `/`.
     pub path: String,
+    /// Who is told when probes are in the way, in their `User-Agent`: a URL or an address of mail.
+    pub contact: Option<String>,
+    /// PEM file of authorities that are trusted besides those of the system.
+    pub ca: Option<PathBuf>,
     /// Where to connect instead, by the node's address in the map: for tests and demonstrations,
     /// whose maps name addresses that this machine does not have.
     pub connect_to: BTreeMap<IpAddr, SocketAddr>,
@@ -93,6 +128,8 @@ impl Default for ProbeParams {
             timing: health_proto::Params::default(),
             port: 80,
             path: "/.well-known/cacheboy/health".into(),
+            contact: None,
+            ca: None,
             connect_to: BTreeMap::new(),
         }
     }
@@ -107,15 +144,24 @@ pub enum Error {
     /// A bound listener does not say its address.
     #[error("cannot learn the address of a listener")]
     Address(#[source] io::Error),
+    /// Certificates cannot be ordered.
+    #[error("[health.acme] {0}")]
+    Acme(AcmeError),
     /// The timing cannot work.
     #[error("[health.probe]: {0}")]
     Timing(ParamsError),
-    /// The path cannot be asked for.
-    #[error("[health.probe] path: {0:?} is no URL path: write one that begins with /")]
-    Path(String),
+    /// Probes cannot be made.
+    #[error("[health.probe] {0}")]
+    Prober(ProberError),
     /// There are no sound maps, and none of an earlier run either.
     #[error("the maps cannot be used:{}", lines(.0))]
     Maps(Vec<Finding>),
+    /// The file of the key cannot be read.
+    #[error("[health] key: cannot read {0}: is it there, and may this user read it?")]
+    KeyFile(PathBuf, #[source] io::Error),
+    /// The file of the key is not one.
+    #[error("[health] key: {0} cannot be used")]
+    Key(PathBuf, #[source] ReadError),
     /// Nothing can be read without.
     #[error("cannot start a thread that reads files")]
     Thread(#[source] io::Error),
@@ -140,8 +186,13 @@ pub struct Health {
     prober: Arc<Prober>,
     desk: Arc<Desk>,
     keeper: Keeper,
+    orderer: Option<Orderer>,
     /// The map that is published already.
     first: Option<NodeMap>,
+    key: Option<Arc<SecretKey>>,
+    events: EventLog,
+    peers: Vec<Peer>,
+    interval: Duration,
     context: Context,
 }
 
@@ -154,12 +205,28 @@ impl Health {
     /// go on with: a checker that restarts must not stop because of an edit.
     pub async fn bind(params: Params, context: Context) -> Result<Self, Error> {
         params.probe.timing.check().map_err(Error::Timing)?;
-        let timing = params.probe.timing;
-        let prober = Prober::new(params.probe).map_err(Error::Path)?;
+        let page = Page { port: params.probe.port, path: params.probe.path.clone() };
+        let mut setup = Setup { page, params: params.probe.timing, ..params.setup };
+        if !params.peers.is_empty() {
+            let others = params.peers.iter().map(|peer| peer.name.clone());
+            setup.council.checkers = others.chain([context.name.clone()]).collect();
+            setup.council.checkers.sort();
+        }
+        setup.check().map_err(Error::Timing)?;
         let (dir, last_path) = (params.maps.clone(), published_path(&context.state_dir));
-        let read = aside(move || (load_last(&last_path), Folder::open(dir)));
-        let (last, (mut folder, found)) = read.await.map_err(Error::Thread)?;
+        let interval = Duration::from_millis(params.probe.timing.interval_ms);
+        let (key, probe) = (params.key.clone(), params.probe);
+        let read = aside(move || {
+            let last = load_last(&last_path);
+            let rollback = last_path.parent().and_then(Rollback::load);
+            (Prober::new(probe), key.map(load_key), last, rollback, Folder::open(dir))
+        });
+        let (prober, key, last, rollback, (mut folder, found)) =
+            read.await.map_err(Error::Thread)?;
+        let prober = prober.map_err(Error::Prober)?;
+        let key = key.transpose()?.map(Arc::new);
         let (map, findings) = initial_map(found, last.as_ref())?;
+        let (map, aside) = Aside::at_start(map, rollback);
         let mut listeners = Vec::new();
         for address in params.listen {
             listeners.push(listen::tcp(&context.sockets, address)?);
@@ -167,14 +234,25 @@ impl Health {
         let addresses: Result<_, _> = listeners.iter().map(TcpListener::local_addr).collect();
         let now = clock::now();
         let name = context.name.clone();
-        let mut checker = Checker::new(timing, name, map, last.as_ref(), now, clock::dice());
+        let mut checker = Checker::new(setup, name, map, last.as_ref(), now, clock::dice());
         let first = checker.poll_publish(now);
         drive::log_disbelieved(&mut checker);
-        let published = first.as_ref().map(Published::of).unwrap_or_default();
-        let desk = Arc::new(Desk::new(checker, published, &params.maps, &findings, &context));
+        let published = first.as_ref().map(|map| Published::of(map, last.as_ref(), key.as_deref()));
+        let desk = Arc::new(Desk::new(
+            checker,
+            published.unwrap_or_default(),
+            &params.maps,
+            &findings,
+            aside,
+            &context,
+        ));
+        let orderer = Orderer::of(params.acme, &desk, &context).await?;
+        let webhook = params.webhook.map(|url| Webhook::start(url, &context));
         let keeper = Keeper::start(published_path(&context.state_dir), &desk, &context);
         let status = desk.clone();
         context.status.set("health", move || status.show());
+        let asked = desk.clone();
+        context.status.on_post("/rollback", move |body| answer::roll_back(asked.clone(), body));
         Ok(Self {
             listeners,
             addresses: addresses.map_err(Error::Address)?,
@@ -182,7 +260,12 @@ impl Health {
             prober: Arc::new(prober),
             desk,
             keeper,
+            orderer,
             first,
+            key,
+            peers: params.peers,
+            interval,
+            events: EventLog::start(context.state_dir.clone(), webhook).map_err(Error::Thread)?,
             context,
         })
     }
@@ -197,13 +280,20 @@ impl Health {
         self.keeper.wait_for(self.first.as_ref().map_or(0, |first| first.generation)).await;
         let mut tasks = JoinSet::new();
         let shutdown = self.context.shutdown.clone();
-        let answerer = Arc::new(Answerer::new(self.desk.clone(), &self.context));
+        let answerer = Arc::new(Answerer::new(self.desk.clone(), self.key.clone(), &self.context));
         let (listeners, stop) = (self.listeners, shutdown.clone());
         let listeners = listeners.into_iter().map(Into::into).collect();
         tasks.spawn(serve::http(listeners, answerer, answer::limits(), Arc::default(), stop));
+        for peer in self.peers {
+            let (desk, context) = (self.desk.clone(), self.context.clone());
+            tasks.spawn(peers::listen(peer, desk, self.interval, context));
+        }
+        if let Some(orderer) = self.orderer {
+            tasks.spawn(orderer.run());
+        }
         tasks.spawn(take_edits(self.edits, self.desk.clone(), shutdown.clone()));
-        let Self { desk, prober, keeper, first, context, .. } = self;
-        let driver = drive::Driver::new(desk, prober, keeper, first, &context);
+        let Self { desk, prober, keeper, first, key, events, context, .. } = self;
+        let driver = drive::Driver::new(desk, prober, keeper, first, key, events, &context);
         driver.run(&shutdown).await;
         tasks.join_all().await;
     }
@@ -222,6 +312,16 @@ async fn take_edits(mut edits: mpsc::Receiver<Found>, desk: Arc<Desk>, shutdown:
         };
         desk.take_maps(found);
     }
+}
+
+/// The key that signs.
+fn load_key(path: PathBuf) -> Result<SecretKey, Error> {
+    let bytes = match file::read_bounded(&path, signature::FILE_BYTES_MAX) {
+        Ok(bytes) => bytes,
+        Err(error) => return Err(Error::KeyFile(path, error)),
+    };
+    let text = std::str::from_utf8(&bytes).map_err(|_| ReadError::SecretKey);
+    text.and_then(SecretKey::from_file).map_err(|error| Error::Key(path, error))
 }
 
 /// The node map of the last run.

@@ -1,127 +1,146 @@
-//! One HTTP request to one address, and what it means.
+//! One probe: asks what it is told to, over a connection of its own, and says what came.
+//!
+//! A probe must see whether a new client could be served, so nothing is kept from one to the next. The
+//! timeout covers the whole: the name, the connection, TLS, the last byte. What was sent and what had
+//! come by then is the evidence of a failure.
 
-use std::error::Error;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use health_proto::{Failure, Passed, ProbeResult};
-use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
-use rt::client::{self, Get, GetError};
+use health_proto::probe::{Evidence, Place, Scheme, Seen};
+use health_proto::{Failed, Failure, Passed, Probe, ProbeResult, Question};
+use http::HeaderValue;
 use rt::clock;
+use tokio::net::TcpStream;
 
 use crate::ProbeParams;
 
-/// Most bytes of a health page that are read; more is a failure.
-pub(crate) const BODY_BYTES_MAX: usize = 64 * 1024;
+mod dns;
+mod http1;
+mod tls;
 
-/// What a probe calls itself in the nodes' logs.
+#[cfg(test)]
+pub(crate) use http1::PAGE_BYTES_MAX;
+pub use tls::CaError;
+pub(crate) use tls::Tls;
+
+/// What a probe calls itself in the nodes' logs, without a contact.
 const USER_AGENT: &str = concat!("cacheboy-health/", env!("CARGO_PKG_VERSION"));
 
 /// Makes probes.
 #[derive(Debug)]
 pub(crate) struct Prober {
     params: ProbeParams,
+    user_agent: HeaderValue,
+    tls: Tls,
+}
+
+/// Why there can be no probes.
+#[derive(Debug, thiserror::Error)]
+pub enum ProberError {
+    /// The path cannot be asked for.
+    #[error("path: {0:?} is no URL path: write one that begins with /")]
+    Path(String),
+    /// The contact cannot stand in a header.
+    #[error("contact: {0:?} cannot be sent: write a URL or an address of mail")]
+    Contact(String),
+    /// The authorities cannot be used.
+    #[error("ca: {0}")]
+    Ca(CaError),
+}
+
+/// What has passed over the wire so far.
+#[derive(Debug, Default)]
+struct Trail {
+    request: Vec<u8>,
+    response: Vec<u8>,
+    seen: Seen,
 }
 
 impl Prober {
-    /// # Errors
-    /// The path, if it is none.
-    pub(crate) fn new(params: ProbeParams) -> Result<Self, String> {
-        let prober = Self { params };
-        let sound =
-            prober.params.path.starts_with('/') && prober.url([127, 0, 0, 1].into()).is_some();
-        if sound { Ok(prober) } else { Err(prober.params.path) }
+    /// Reads the file of authorities, if there is one.
+    pub(crate) fn new(params: ProbeParams) -> Result<Self, ProberError> {
+        let path = &params.path;
+        if !path.starts_with('/') || path.parse::<http::uri::PathAndQuery>().is_err() {
+            return Err(ProberError::Path(path.clone()));
+        }
+        let text = match &params.contact {
+            Some(contact) => format!("{USER_AGENT} (+{contact})"),
+            None => USER_AGENT.to_owned(),
+        };
+        let contact = || ProberError::Contact(params.contact.clone().unwrap_or_default());
+        let user_agent = HeaderValue::from_str(&text).map_err(|_| contact())?;
+        let tls = Tls::new(params.ca.as_deref()).map_err(ProberError::Ca)?;
+        Ok(Self { user_agent, tls, params })
     }
 
-    /// `Host` is what stands here: the address as it is in the map, since the health page is the
-    /// node's own and belongs to no project.
-    fn url(&self, address: IpAddr) -> Option<Uri> {
-        let ProbeParams { port, path, .. } = &self.params;
-        let host = match (address, port) {
-            (IpAddr::V4(a), 80) => a.to_string(),
-            (IpAddr::V6(a), 80) => format!("[{a}]"),
-            (_, port) => SocketAddr::new(address, *port).to_string(),
-        };
-        format!("http://{host}{path}").parse().ok()
-    }
-
-    /// Asks `address` for the health page over a new connection. The timeout covers the whole.
-    pub(crate) async fn probe(&self, address: IpAddr) -> ProbeResult {
-        let Some(url) = self.url(address) else {
-            return Err(Failure::Unreachable("no URL".into()));
-        };
+    /// Asks what `probe` asks.
+    pub(crate) async fn probe(&self, probe: &Probe) -> ProbeResult {
         let start = clock::now();
-        let ask = Get {
-            url,
-            connect_to: self.params.connect_to.get(&address).copied(),
-            headers: HeaderMap::from_iter([(
-                header::USER_AGENT,
-                HeaderValue::from_static(USER_AGENT),
-            )]),
-            timeout: Duration::from_millis(self.params.timing.timeout_ms),
-            body_bytes_max: BODY_BYTES_MAX,
-        };
-        let reply = client::get(ask).await.map_err(|error| self.failure(&error))?;
-        if reply.status != StatusCode::OK {
-            return Err(Failure::Status(reply.status.as_u16()));
-        }
+        let mut trail = Trail::default();
+        let timeout = Duration::from_millis(probe.timeout_ms);
+        let asked = tokio::time::timeout(timeout, self.ask(probe, &mut trail)).await;
+        let late = || Failure::NoAnswer { timeout_ms: probe.timeout_ms };
         let took_ns = clock::now().mono_ns.saturating_sub(start.mono_ns);
-        Ok(Passed { took_ms: took_ns / 1_000_000 })
-    }
-
-    fn failure(&self, error: &GetError) -> Failure {
-        match error {
-            GetError::Timeout(_) => Failure::NoAnswer { timeout_ms: self.params.timing.timeout_ms },
-            GetError::Connect(_, source) if source.kind() == io::ErrorKind::ConnectionRefused => {
-                Failure::Refused
+        match asked.unwrap_or_else(|_| Err(late())) {
+            Ok(()) => Ok(Passed { took_ms: took_ns / 1_000_000, seen: trail.seen }),
+            Err(failure) => {
+                let evidence = Evidence::new(&trail.request, &trail.response);
+                Err(Failed { failure, evidence })
             }
-            GetError::Connect(_, source) => Failure::Unreachable(source.kind().to_string()),
-            GetError::TooLarge(bytes_max) => Failure::TooLarge { bytes_max: *bytes_max },
-            GetError::Protocol(error) if error.is_parse() => Failure::NotHttp,
-            GetError::Protocol(_) => Failure::Closed,
-            GetError::Body(error) if is_nonsense(error.as_ref()) => Failure::NotHttp,
-            GetError::Body(_) => Failure::Closed,
-            GetError::Url(url) => Failure::Unreachable(format!("{url} is no URL")),
+        }
+    }
+
+    async fn ask(&self, probe: &Probe, trail: &mut Trail) -> Result<(), Failure> {
+        let at = self.address(&probe.place).await?;
+        if let Question::Dns { name, kind } = &probe.question {
+            return dns::ask(at, name, *kind, trail).await;
+        }
+        let stream = TcpStream::connect(at).await.map_err(|error| unreachable(&error))?;
+        // A request is one small write; waiting to merge it with another helps nobody.
+        let _ = stream.set_nodelay(true);
+        match &probe.question {
+            Question::Http(question) => {
+                let page = matches!(probe.target, health_proto::Target::Node { .. });
+                let bytes_max = http1::bytes_max(question, page);
+                let request = http1::request(question, &self.user_agent, trail)?;
+                match question.scheme {
+                    Scheme::Http => {
+                        http1::exchange(stream, request, question, bytes_max, trail).await
+                    }
+                    Scheme::Https => {
+                        let name = question.sni.as_ref().map(|name| name.as_str());
+                        let name = name.unwrap_or_else(|| http1::bare_host(&question.host));
+                        let stream = self.tls.connect(stream, name, trail).await?;
+                        http1::exchange(stream, request, question, bytes_max, trail).await
+                    }
+                }
+            }
+            Question::Tls { name, .. } => {
+                self.tls.connect(stream, name.as_str(), trail).await.map(drop)
+            }
+            Question::Tcp | Question::Dns { .. } => Ok(()),
+        }
+    }
+
+    /// Where to connect: `connect_to` goes before the address of a node.
+    async fn address(&self, place: &Place) -> Result<SocketAddr, Failure> {
+        match place {
+            Place::Address(at) => Ok(self.params.connect_to.get(&at.ip()).copied().unwrap_or(*at)),
+            Place::Name { host, port } => {
+                let found = tokio::net::lookup_host((host.as_str(), *port)).await;
+                let unknown = |why: String| Failure::Unreachable(format!("{host}: {why}"));
+                let first = found.map_err(|error| unknown(error.to_string()))?.next();
+                first.ok_or_else(|| unknown("has no address".into()))
+            }
         }
     }
 }
 
-/// Whether a body broke because of what was in it, not because it ended.
-fn is_nonsense(error: &(dyn Error + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        if matches!(kind, Some(io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput)) {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_url_names_the_address_as_the_map_has_it() {
-        for (address, port, url) in [
-            ("192.0.2.1", 80, "http://192.0.2.1/.well-known/cacheboy/health"),
-            ("192.0.2.1", 8080, "http://192.0.2.1:8080/.well-known/cacheboy/health"),
-            ("2001:db8::1", 80, "http://[2001:db8::1]/.well-known/cacheboy/health"),
-            ("2001:db8::1", 8080, "http://[2001:db8::1]:8080/.well-known/cacheboy/health"),
-        ] {
-            let prober = Prober::new(ProbeParams { port, ..ProbeParams::default() }).unwrap();
-            assert_eq!(prober.url(address.parse().unwrap()).unwrap().to_string(), url);
-        }
-    }
-
-    #[test]
-    fn a_path_that_is_none_is_refused() {
-        for path in ["", "health", "@evil.example/", "/a b"] {
-            let params = ProbeParams { path: path.into(), ..ProbeParams::default() };
-            assert_eq!(Prober::new(params).unwrap_err(), path);
-        }
+fn unreachable(error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Failure::Refused,
+        kind => Failure::Unreachable(kind.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use model::Now;
 
 use crate::freshness::{Ageing, Freshness, Policy};
 use crate::request::Request;
-use crate::respond::{Plan, respond_with, whole_fields};
+use crate::respond::{Plan, respond_with, whole, whole_fields};
 use crate::status::CACHE_STATUS;
 use crate::stored::StoredHead;
 
@@ -46,6 +46,11 @@ impl ReadyHead {
     /// Answers a request; to be signed with [`Plan::by_cache`].
     pub fn respond(&self, request: &Request, now: Now) -> Plan {
         respond_with(request, &self.head, self.length, now, || self.whole.clone())
+    }
+
+    /// The answer to a request [for the whole](Request::is_for_whole), with these fields.
+    pub fn whole(&self, request: &Request, fields: HeaderMap) -> Plan {
+        whole(request, &self.head, self.length, fields)
     }
 
     /// Bytes of memory that it takes beside the bytes it was read from, about.

@@ -69,6 +69,11 @@ impl RequestError {
 }
 
 impl Request {
+    /// Whether the answer is the whole, or its head, whatever is held: nothing is asked under a condition.
+    pub fn is_for_whole(&self) -> bool {
+        self.range.is_none() && self.preconditions == Preconditions::default()
+    }
+
     /// Understands a request's head.
     pub fn parse(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<Self, RequestError> {
         let head = *method == Method::HEAD;

@@ -112,11 +112,7 @@ pub(crate) fn respond_with(
     }
     let range = request.range.as_ref().filter(|_| stored.has_ranges() && !request.head);
     let range = range.filter(|_| request.if_range.as_ref().is_none_or(|c| c.holds(stored)));
-    let whole = || {
-        let has_body = !request.head && length > 0;
-        let pieces = if has_body { vec![Piece::Content(0..length)] } else { Vec::new() };
-        Plan { status: stored.status, headers: fields(), pieces }
-    };
+    let whole = || whole(request, stored, length, fields());
     match range.map_or(Resolved::Whole, |r| r.resolve(length)) {
         Resolved::Whole => whole(),
         Resolved::Unsatisfiable => unsatisfiable(length),
@@ -125,6 +121,18 @@ pub(crate) fn respond_with(
             _ => multipart(stored, &parts, length, now, partial(fields())).unwrap_or_else(whole),
         },
     }
+}
+
+/// The answer with the whole, or its head.
+pub(crate) fn whole(
+    request: &Request,
+    stored: &StoredHead,
+    length: u64,
+    headers: HeaderMap,
+) -> Plan {
+    let has_body = !request.head && length > 0;
+    let pieces = if has_body { vec![Piece::Content(0..length)] } else { Vec::new() };
+    Plan { status: stored.status, headers, pieces }
 }
 
 /// The fields of an answer with the whole.

@@ -1,17 +1,19 @@
-//! [`Locator`]: country and ASN database joined.
+//! [`Locator`]: country and ASN database joined, and the live routing table over them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
 use model::{Asn, Continent, CountryCode, Location};
 
-use crate::database::{Database, DatabaseInfo, OpenError, Provides, Span};
-use crate::record::Record;
+use crate::database::{Database, DatabaseInfo, Naming, Networks, OpenError, Provides, Walk};
+use crate::routes::{Routes, View};
 use crate::runs::{Bits, Runs, prefix_len};
+use crate::sweep::Sweep;
 
-/// What the databases say of an address; each piece may be unknown.
+/// What is known of an address; each piece may be unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Evidence {
     /// Origin AS.
@@ -22,15 +24,22 @@ pub struct Evidence {
     pub continent: Option<Continent>,
 }
 
-/// Finds the location of any address. Made whole, then only read; share it behind an `Arc`.
-#[derive(Debug)]
+/// Finds the location of any address. Made whole, then only read; cheap to clone.
+#[derive(Clone, Debug)]
 pub struct Locator {
+    databases: Arc<Databases>,
+    routes: Arc<Routes>,
+}
+
+/// What files say.
+#[derive(Debug)]
+pub(crate) struct Databases {
     v4: Runs<u32, u32>,
     v6: Runs<u128, u32>,
     /// What the values of the runs stand for.
     evidence: Vec<Evidence>,
     as_names: AsNames,
-    databases: Vec<DatabaseInfo>,
+    files: Vec<DatabaseInfo>,
 }
 
 impl Locator {
@@ -41,15 +50,28 @@ impl Locator {
     /// A file that cannot be read, is not a whole MaxMind-format database, or holds nothing of
     /// what it was named for.
     pub fn open(country: Option<&Path>, asn: Option<&Path>) -> Result<Self, OpenError> {
+        Self::read(country, asn, Naming::Kept)
+    }
+
+    /// The same without the names of ASes, which take as much memory as a tenth of the rest, for those
+    /// who steer.
+    ///
+    /// # Errors
+    /// As for [`Locator::open`].
+    pub fn without_names(country: Option<&Path>, asn: Option<&Path>) -> Result<Self, OpenError> {
+        Self::read(country, asn, Naming::Dropped)
+    }
+
+    fn read(country: Option<&Path>, asn: Option<&Path>, names: Naming) -> Result<Self, OpenError> {
         let same = country.is_some() && country == asn;
         let mut databases = Vec::new();
         if let Some(path) = country {
-            databases.push(Database::open(path, Provides { country: true, asn: same })?);
+            databases.push(Database::open(path, Provides { country: true, asn: same }, names)?);
         }
         if let Some(path) = asn.filter(|_| !same) {
-            databases.push(Database::open(path, Provides { country: false, asn: true })?);
+            databases.push(Database::open(path, Provides { country: false, asn: true }, names)?);
         }
-        Ok(Self::join(databases))
+        Self::join(databases)
     }
 
     /// Like [`Locator::open`], from the bytes of one database that is in memory. `name` stands for
@@ -58,46 +80,121 @@ impl Locator {
     /// # Errors
     /// As for [`Locator::open`], but for reading.
     pub fn from_bytes(name: &Path, bytes: Vec<u8>, provides: Provides) -> Result<Self, OpenError> {
-        Ok(Self::join(vec![Database::read(name, bytes, provides)?]))
+        Self::join(vec![Database::read(name, bytes, provides, Naming::Kept)?])
     }
 
-    /// Where `address` is. The prefix is the widest around it inside which everything is the same;
-    /// an IPv4-mapped address gets the IPv4 prefix.
+    /// The same databases with these routes over them.
+    pub fn with_routes(&self, routes: Arc<Routes>) -> Self {
+        Self { databases: Arc::clone(&self.databases), routes }
+    }
+
+    /// The routes that are over the databases.
+    pub fn routes(&self) -> &Arc<Routes> {
+        &self.routes
+    }
+
+    /// Where `address` is. The prefix is the widest around it inside which neither a database nor a
+    /// route says anything else; an IPv4-mapped address gets the IPv4 prefix. The AS number is the
+    /// origin of its route in the first view that has one; where there is no route, or its path ends in
+    /// no single AS, it is that of the database.
     pub fn locate(&self, address: IpAddr) -> Location {
         let address = address.to_canonical();
-        let (id, length) = match address {
-            IpAddr::V4(v4) => look_up(&self.v4, v4.to_bits()),
-            IpAddr::V6(v6) => look_up(&self.v6, v6.to_bits()),
+        let (Evidence { asn, country, continent }, length) = match address {
+            IpAddr::V4(v4) => {
+                let views = self.routes.all().iter().map(|view| (view, view.v4()));
+                self.look_up(&self.databases.v4, views, v4.to_bits())
+            }
+            IpAddr::V6(v6) => {
+                let views = self.routes.all().iter().map(|view| (view, view.v6()));
+                self.look_up(&self.databases.v6, views, v6.to_bits())
+            }
         };
         // The length is at most that of the address.
         let prefix = IpNet::new(address, length).unwrap_or(address.into()).trunc();
-        let Evidence { asn, country, continent } = self.evidence_of(id);
         Location { prefix, asn, country, continent }
+    }
+
+    fn look_up<'a, K: Bits + 'a>(
+        &self,
+        runs: &Runs<K, u32>,
+        views: impl Iterator<Item = (&'a View, (&'a Runs<K, u32>, &'a [u32]))>,
+        address: K,
+    ) -> (Evidence, u8) {
+        let Some(run) = runs.find(address) else { return (Evidence::default(), 0) };
+        let mut evidence = self.databases.evidence_of(run.value);
+        let (mut first, mut last) = (run.first, run.last);
+        let mut has_route = false;
+        for (view, (runs, attributes)) in views {
+            let Some(run) = runs.find(address) else { continue };
+            (first, last) = (first.max(run.first), last.min(run.last));
+            if let Some(attributes) = attributes.get(run.value as usize).filter(|_| !has_route) {
+                has_route = true;
+                evidence.asn = view.origin(*attributes).or(evidence.asn);
+            }
+        }
+        (evidence, prefix_len(address, first, last))
+    }
+
+    /// The AS number of an address as the database has it, whatever routes say.
+    pub fn database_asn(&self, address: IpAddr) -> Option<Asn> {
+        let id = match address.to_canonical() {
+            IpAddr::V4(v4) => self.databases.v4.find(v4.to_bits())?.value,
+            IpAddr::V6(v6) => self.databases.v6.find(v6.to_bits())?.value,
+        };
+        self.databases.evidence_of(id).asn
     }
 
     /// The name of an AS as the ASN database has it, for people.
     pub fn as_name(&self, asn: Asn) -> Option<&str> {
-        self.as_names.get(asn)
+        self.databases.as_names.get(asn)
     }
 
-    /// The whole IPv4 space as `(first, last, evidence)`: disjoint, ascending, without gaps.
+    /// The whole IPv4 space as `(first, last, evidence)`, routes and all: disjoint, ascending, without
+    /// gaps.
     pub fn ranges_v4(&self) -> impl Iterator<Item = (u32, u32, Evidence)> + '_ {
-        self.v4.iter().map(|run| (run.first, run.last, self.evidence_of(run.value)))
+        self.sweep_v4().ranges()
     }
 
     /// The whole IPv6 space as `(first, last, evidence)`: disjoint, ascending, without gaps. What
     /// it says of IPv4-mapped addresses does not count: [`Locator::locate`] looks those up as IPv4.
     pub fn ranges_v6(&self) -> impl Iterator<Item = (u128, u128, Evidence)> + '_ {
-        self.v6.iter().map(|run| (run.first, run.last, self.evidence_of(run.value)))
+        self.sweep_v6().ranges()
+    }
+
+    /// A walk through the whole IPv4 space.
+    pub fn sweep_v4(&self) -> Sweep<'_, u32> {
+        let views = self.routes.all().iter().map(|view| (view, view.v4()));
+        Sweep::new(&self.databases, &self.databases.v4, views)
+    }
+
+    /// A walk through the whole IPv6 space.
+    pub fn sweep_v6(&self) -> Sweep<'_, u128> {
+        let views = self.routes.all().iter().map(|view| (view, view.v6()));
+        Sweep::new(&self.databases, &self.databases.v6, views)
     }
 
     /// The databases this was made from, for status pages.
     pub fn describe(&self) -> &[DatabaseInfo] {
-        &self.databases
+        &self.databases.files
     }
 
-    /// Bytes of memory held by ranges, evidence and names.
+    /// Bytes of memory held by ranges, evidence, names and routes, attributes left out.
     pub fn memory_bytes(&self) -> usize {
+        self.databases.memory_bytes().saturating_add(self.routes.memory_bytes())
+    }
+
+    fn join(databases: Vec<Database>) -> Result<Self, OpenError> {
+        let databases = Arc::new(Databases::join(databases)?);
+        Ok(Self { databases, routes: Arc::default() })
+    }
+}
+
+impl Databases {
+    pub(crate) fn evidence_of(&self, id: u32) -> Evidence {
+        self.evidence.get(id as usize).copied().unwrap_or_default()
+    }
+
+    fn memory_bytes(&self) -> usize {
         self.v4
             .memory_bytes()
             .saturating_add(self.v6.memory_bytes())
@@ -105,110 +202,95 @@ impl Locator {
             .saturating_add(self.as_names.memory_bytes())
     }
 
-    fn evidence_of(&self, id: u32) -> Evidence {
-        self.evidence.get(id as usize).copied().unwrap_or_default()
+    /// Walks through both databases at once, once for each family.
+    fn join(mut databases: Vec<Database>) -> Result<Self, OpenError> {
+        let mut interner = Interner::default();
+        let v4 = databases.iter_mut().map(|database| Ok((database.info.provides, database.v4()?)));
+        let v4 = sweep(v4.collect::<Result<_, OpenError>>()?, &mut interner)?;
+        let v6 = databases.iter_mut().map(|database| Ok((database.info.provides, database.v6()?)));
+        let v6 = sweep(v6.collect::<Result<_, OpenError>>()?, &mut interner)?;
+        databases.iter().try_for_each(Database::check_provides)?;
+        let evidence = interner.finish();
+        let of_asn = databases.iter_mut().find(|database| database.info.provides.asn);
+        let as_names = of_asn.and_then(|database| database.records.names.take());
+        let as_names = AsNames::collect(as_names.unwrap_or_default());
+        let files = databases.into_iter().map(|database| database.info).collect();
+        Ok(Self { v4, v6, evidence, as_names, files })
     }
-
-    fn join(mut databases: Vec<Database>) -> Self {
-        let country = databases.iter().find(|d| d.info.provides.country);
-        let asn = databases.iter().find(|d| d.info.provides.asn);
-        let mut interner = Interner::new(country, asn);
-        let v4 = sweep(spans_v4(country), spans_v4(asn), &mut interner);
-        let v6 = sweep(spans_v6(country), spans_v6(asn), &mut interner);
-        let evidence = interner.evidence;
-        let as_names = AsNames::collect(asn);
-        let databases = databases.drain(..).map(|d| d.info).collect();
-        Self { v4, v6, evidence, as_names, databases }
-    }
-}
-
-fn look_up<K: Bits>(runs: &Runs<K, u32>, address: K) -> (u32, u8) {
-    match runs.find(address) {
-        Some(run) => (run.value, prefix_len(address, run.first, run.last)),
-        None => (UNKNOWN, 0),
-    }
-}
-
-fn spans_v4(database: Option<&Database>) -> &[Span<u32>] {
-    database.map_or(&[], |d| &d.v4)
-}
-
-fn spans_v6(database: Option<&Database>) -> &[Span<u128>] {
-    database.map_or(&[], |d| &d.v6)
 }
 
 /// The identifier of evidence that is unknown throughout.
 const UNKNOWN: u32 = 0;
 
 /// Gives equal evidence one identifier.
-struct Interner<'a> {
-    country: &'a [Record],
-    asn: &'a [Record],
+struct Interner {
     evidence: Vec<Evidence>,
     by_evidence: HashMap<Evidence, u32>,
 }
 
-impl<'a> Interner<'a> {
-    fn new(country: Option<&'a Database>, asn: Option<&'a Database>) -> Self {
-        let records = |database: Option<&'a Database>| database.map_or(&[][..], |d| &d.records);
+impl Default for Interner {
+    fn default() -> Self {
         Self {
-            country: records(country),
-            asn: records(asn),
             evidence: vec![Evidence::default()],
             by_evidence: HashMap::from([(Evidence::default(), UNKNOWN)]),
         }
     }
+}
 
-    /// The identifier of what one record of each database says together.
-    fn id(&mut self, country: Option<u32>, asn: Option<u32>) -> u32 {
-        let country = country.and_then(|id| self.country.get(id as usize));
-        let asn = asn.and_then(|id| self.asn.get(id as usize));
-        let code = country.and_then(|record| record.country);
-        let evidence = Evidence {
-            asn: asn.and_then(|record| record.asn),
-            country: code,
-            continent: country
-                .and_then(|record| record.continent)
-                .or_else(|| code.and_then(CountryCode::continent)),
-        };
+impl Interner {
+    fn id(&mut self, evidence: Evidence) -> u32 {
         *self.by_evidence.entry(evidence).or_insert_with(|| {
             let id = u32::try_from(self.evidence.len()).unwrap_or(UNKNOWN);
             self.evidence.push(evidence);
             id
         })
     }
+
+    fn finish(mut self) -> Vec<Evidence> {
+        self.evidence.shrink_to_fit();
+        self.evidence
+    }
 }
 
-/// Joins two ascending lists of spans: walks from address zero up, each step to the nearest border
-/// of either list.
-fn sweep<K: Bits>(
-    mut country: &[Span<K>],
-    mut asn: &[Span<K>],
-    interner: &mut Interner<'_>,
-) -> Runs<K, u32> {
-    let mut from = Some(K::ZERO);
-    Runs::from_ascending(std::iter::from_fn(move || {
-        let first = from?;
-        let (in_country, country_until) = step(&mut country, first);
-        let (in_asn, asn_until) = step(&mut asn, first);
-        from = country_until.min(asn_until).after();
-        Some((first, interner.id(in_country, in_asn)))
-    }))
-}
-
-/// What `spans` says of `at`, and the last address for which it says the same. Drops the spans
-/// that lie before.
-fn step<K: Bits>(spans: &mut &[Span<K>], at: K) -> (Option<u32>, K) {
-    while let Some((span, rest)) = spans.split_first() {
-        if at > span.last {
-            *spans = rest;
-        } else if at >= span.first {
-            return (Some(span.record), span.last);
-        } else {
-            return (None, span.first.before().unwrap_or(K::MAX));
+impl Evidence {
+    /// Adds what the record of a database says of what it is asked for.
+    fn add(&mut self, provides: Provides, record: &Self) {
+        if provides.country {
+            (self.country, self.continent) = (record.country, record.continent);
+        }
+        if provides.asn {
+            self.asn = record.asn;
         }
     }
-    (None, K::MAX)
+}
+
+/// Joins what the databases say: walks from address zero up, each step to the nearest border of any.
+fn sweep<K: Networks>(
+    mut walks: Vec<(Provides, Walk<'_, K>)>,
+    interner: &mut Interner,
+) -> Result<Runs<K, u32>, OpenError> {
+    let mut from = Some(K::ZERO);
+    let mut failed = None;
+    let runs = Runs::from_ascending(std::iter::from_fn(|| {
+        let (first, mut evidence, mut until) = (from?, Evidence::default(), K::MAX);
+        for (provides, walk) in &mut walks {
+            match walk.step(first) {
+                Ok((place, last)) => {
+                    until = until.min(last);
+                    if let Some(record) = place.and_then(|place| walk.record(place)) {
+                        evidence.add(*provides, record);
+                    }
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    return None;
+                }
+            }
+        }
+        from = until.after();
+        Some((first, interner.id(evidence)))
+    }));
+    failed.map_or(Ok(runs), Err)
 }
 
 /// Names by AS number, packed: some hundred thousand small strings.
@@ -221,18 +303,13 @@ struct AsNames {
 
 impl AsNames {
     /// When a number has several names the first in address order stands.
-    fn collect(database: Option<&Database>) -> Self {
-        let mut names: Vec<(Asn, &str)> = database
-            .iter()
-            .flat_map(|d| &d.records)
-            .filter_map(|record| Some((record.asn?, record.as_name.as_deref()?)))
-            .collect();
+    fn collect(mut names: Vec<(Asn, Box<str>)>) -> Self {
         // Stable, so the first of equal numbers stays first.
         names.sort_by_key(|(asn, _)| *asn);
         names.dedup_by_key(|(asn, _)| *asn);
         let mut packed = Self::default();
         for (asn, name) in names {
-            packed.text.push_str(name);
+            packed.text.push_str(&name);
             packed.ends.push((asn, u32::try_from(packed.text.len()).unwrap_or(u32::MAX)));
         }
         packed

@@ -13,6 +13,8 @@ pub trait Bits: Copy + Ord + std::fmt::Debug {
     const ZERO: Self;
     /// The highest address.
     const MAX: Self;
+    /// Length in bits.
+    const BITS: u8;
     /// The address before, if any.
     fn before(self) -> Option<Self>;
     /// The address after, if any.
@@ -21,6 +23,14 @@ pub trait Bits: Copy + Ord + std::fmt::Debug {
     fn shared_bits(self, other: Self) -> u8;
     /// The leading 16 bits.
     fn top(self) -> u16;
+    /// `count` bits, at most 32, behind the leading `from`.
+    fn bits(self, from: u8, count: u8) -> usize;
+    /// About the same number.
+    fn float(self) -> f64;
+    /// The address about so many further on; at most the highest.
+    fn plus(self, addresses: f64) -> Self;
+    /// The address `blocks` blocks of prefix length `length` further on; `None` past the end.
+    fn after_blocks(self, blocks: usize, length: u8) -> Option<Self>;
 }
 
 macro_rules! bits {
@@ -28,6 +38,7 @@ macro_rules! bits {
         impl Bits for $t {
             const ZERO: Self = 0;
             const MAX: Self = <$t>::MAX;
+            const BITS: u8 = <$t>::BITS as u8;
             fn before(self) -> Option<Self> {
                 self.checked_sub(1)
             }
@@ -40,6 +51,24 @@ macro_rules! bits {
             }
             fn top(self) -> u16 {
                 (self >> (<$t>::BITS - 16)) as u16
+            }
+            fn bits(self, from: u8, count: u8) -> usize {
+                let left = self.checked_shl(u32::from(from)).unwrap_or(0);
+                let bits = left.checked_shr(<$t>::BITS.saturating_sub(u32::from(count)));
+                bits.unwrap_or(0) as usize
+            }
+            fn float(self) -> f64 {
+                self as f64
+            }
+            fn plus(self, addresses: f64) -> Self {
+                // A cast of what is too large or negative ends at the ends of the type.
+                self.saturating_add(addresses as $t)
+            }
+            fn after_blocks(self, blocks: usize, length: u8) -> Option<Self> {
+                let shift = <$t>::BITS.checked_sub(u32::from(length))?;
+                // A block of length 0 is the whole space.
+                let size = (1 as $t).checked_shl(shift)?;
+                self.checked_add(size.checked_mul(<$t>::try_from(blocks).ok()?)?)
             }
         }
     };
@@ -54,6 +83,63 @@ pub fn prefix_len<K: Bits>(address: K, first: K, last: K) -> u8 {
         outside.map_or(0, |outside| address.shared_bits(outside).saturating_add(1))
     };
     beyond(first.before()).max(beyond(last.after()))
+}
+
+/// Of ranges `(first, last, value)` that lie inside each other or apart, the innermost at each address:
+/// ascending from address zero where each piece begins, `None` where there is no range. They come by
+/// their first address, and the outer one first where two begin together.
+pub fn innermost<K: Bits>(ranges: impl Iterator<Item = (K, K, u32)>) -> Vec<(K, Option<u32>)> {
+    let mut out = vec![(K::ZERO, None)];
+    let mut push = |first: K, value: Option<u32>| match out.last_mut() {
+        Some((at, last)) if *at == first => *last = value,
+        _ => out.push((first, value)),
+    };
+    // Those that hold the address reached, outermost first.
+    let mut open: Vec<(K, u32)> = Vec::new();
+    for (first, last, value) in ranges {
+        while let Some((end, _)) = open.last().filter(|(end, _)| *end < first).copied() {
+            open.pop();
+            if let Some(after) = end.after() {
+                push(after, open.last().map(|(_, value)| *value));
+            }
+        }
+        push(first, Some(value));
+        open.push((last, value));
+    }
+    while let Some((end, _)) = open.pop() {
+        if let Some(after) = end.after() {
+            push(after, open.last().map(|(_, value)| *value));
+        }
+    }
+    out
+}
+
+/// A walk upwards through runs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walker<'a, K, V> {
+    runs: &'a Runs<K, V>,
+    at: usize,
+}
+
+impl<'a, K: Bits, V: Copy + PartialEq> Walker<'a, K, V> {
+    pub(crate) fn new(runs: &'a Runs<K, V>) -> Self {
+        Self { runs, at: 0 }
+    }
+
+    /// Number of runs.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// The run that holds `address`, which is never below the one asked before.
+    pub(crate) fn at(&mut self, address: K) -> Option<Run<K, V>> {
+        let mut run = self.runs.get(self.at)?;
+        while run.last < address {
+            self.at = self.at.saturating_add(1);
+            run = self.runs.get(self.at)?;
+        }
+        Some(run)
+    }
 }
 
 /// One run of a [`Runs`].

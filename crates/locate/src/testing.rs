@@ -1,8 +1,12 @@
-//! Locators for tests, made in memory from a list of networks.
+//! Locators and routes for tests, made in memory from a list of networks.
+
+#![allow(clippy::unwrap_used)] // what is written here parses
 
 use std::path::Path;
+use std::sync::Arc;
 
 use ipnet::IpNet;
+use model::route::{Attributes, Communities, Origin, RouteTable};
 
 use crate::mmdb_write::{Value, Writer};
 use crate::{Evidence, Locator, OpenError, Provides};
@@ -22,6 +26,23 @@ pub fn locator(networks: &[(IpNet, Evidence)]) -> Result<Locator, OpenError> {
         writer.insert(*network, &record(*evidence, None));
     }
     Locator::from_bytes(Path::new("test.mmdb"), writer.finish(), provides)
+}
+
+/// The table of these routes, by prefix and AS path; of several of a prefix the last. Their next hop is
+/// 192.0.2.1.
+pub fn routes<'a>(routes: impl IntoIterator<Item = (IpNet, &'a str)>) -> RouteTable {
+    let attributes = |path: &str| {
+        Arc::new(Attributes {
+            next_hop: "192.0.2.1".parse().unwrap(),
+            origin: Origin::Igp,
+            as_path: path.parse().unwrap(),
+            med: None,
+            local_pref: None,
+            communities: Communities::default(),
+        })
+    };
+    let routes = routes.into_iter().map(|(prefix, path)| (prefix, Some(attributes(path))));
+    RouteTable::default().with_changes(routes)
 }
 
 /// A record in the nested schema of GeoLite2, country and ASN together.

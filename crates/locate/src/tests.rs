@@ -2,7 +2,9 @@
 
 mod damaged;
 mod joined;
+mod names;
 mod real_data;
+mod routed;
 mod schemas;
 
 use std::io::Write;

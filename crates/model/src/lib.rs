@@ -4,13 +4,15 @@
 //! it. Pure: no I/O, no clock, no randomness of its own.
 //!
 //! Reading order: [`name`] (what things are called), [`place`] (where a client is), [`quantity`]
-//! (how much, how fast), [`policy`] (what a project wants of edges), [`state`] (what is known of a
-//! node), [`time`] (now and dice).
+//! (how much, how fast), [`route`] (what routers say of prefixes), [`policy`] (what a project
+//! wants of edges), [`state`] (what is known of a node), [`time`] (now and dice), [`base64`].
 
+pub mod base64;
 pub mod name;
 pub mod place;
 pub mod policy;
 pub mod quantity;
+pub mod route;
 pub mod state;
 pub mod time;
 
@@ -18,5 +20,5 @@ pub use name::{HostName, Name};
 pub use place::{Asn, Continent, CountryCode, Family, Location};
 pub use policy::{Completion, Query};
 pub use quantity::{ByteCount, Rate};
-pub use state::{NodeState, State};
+pub use state::{NodeState, PERMILLE, State};
 pub use time::{Dice, Now};

@@ -46,11 +46,33 @@ pub struct NodeState {
     pub reason: String,
     /// Unix time in milliseconds since when.
     pub since_ms: u64,
+    /// How much of its weight the node has now, in thousandths from 0 to [`PERMILLE`]: less while it
+    /// is near its capacity, warms up, or has not been heard of for long. 0: gets nobody while others
+    /// of the client's pools serve.
+    #[serde(default = "all", skip_serializing_if = "is_all")]
+    pub permille: u32,
+}
+
+/// The whole, in thousandths.
+pub const PERMILLE: u32 = 1000;
+
+fn all() -> u32 {
+    PERMILLE
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_all(permille: &u32) -> bool {
+    *permille == PERMILLE
 }
 
 impl NodeState {
+    /// A state with the whole weight.
+    pub fn new(state: State, reason: impl Into<String>, since_ms: u64) -> Self {
+        Self { state, reason: reason.into(), since_ms, permille: PERMILLE }
+    }
+
     /// The state of a node nobody has probed yet.
     pub fn unprobed(since_ms: u64) -> Self {
-        Self { state: State::Unknown, reason: "not probed yet".into(), since_ms }
+        Self::new(State::Unknown, "not probed yet", since_ms)
     }
 }

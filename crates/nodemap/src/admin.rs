@@ -10,17 +10,20 @@ mod entries;
 mod fields;
 mod folder;
 mod glob;
+mod identity;
 mod load;
 mod master;
 mod project;
 mod read_project;
+mod routing;
 pub mod schema;
 mod sponsor;
+mod steering;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use model::{Asn, Continent, CountryCode, Family, HostName, Name, Rate};
+use model::{Asn, CountryCode, Family, HostName, Name, Rate};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use check::{references, zone_of};
@@ -28,10 +31,15 @@ pub use entries::diff;
 pub(crate) use fields::check as check_request_field;
 pub use folder::{FILE_BYTES_MAX, load_dir};
 pub use glob::{Glob, GlobError};
+pub use identity::{KeyDigest, KeyDigestError, Trust};
 pub use load::{is_admin_map, load};
-pub use project::{AllDown, HostPattern, Master, PathPolicy, Project};
+pub use project::{AllDown, HostPattern, Master, MaxShare, PathPolicy, Project, ProjectTls};
+pub use routing::RouteRule;
+pub(crate) use routing::wrong_rule;
 pub(crate) use sponsor::out_of_range as sponsor_out_of_range;
 pub use sponsor::{Bill, Cap};
+pub(crate) use steering::wrong_override;
+pub use steering::{Override, Serve, SteeringMap, expired};
 
 /// All files of a map folder merged and validated: every name that is used is defined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -89,12 +97,34 @@ pub struct Node {
     /// What it sends at most to some.
     #[serde(default, rename = "cap", skip_serializing_if = "Vec::is_empty")]
     pub caps: Vec<Cap>,
+    /// Whom it serves; `None`: everybody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub serve: Option<Serve>,
     /// Who gives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sponsor: Option<String>,
+    /// The key by which the publisher knows it, if it may fetch certificates.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<KeyDigest>,
+    /// Whether it gets the keys of certificates.
+    #[serde(default, skip_serializing_if = "Trust::is_full")]
+    pub trust: Trust,
     /// Why a person took it out: it gets no clients, whatever probes say. Never empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
+}
+
+impl AdminMap {
+    /// Every node that clients of `project` may ever be sent to.
+    pub fn nodes_of(&self, project: &Project) -> BTreeSet<&Name> {
+        let pools = self.maps.get(&project.map).into_iter().flat_map(SteeringMap::lists).flatten();
+        let last = match &project.all_down {
+            AllDown::Pool(pool) => Some(pool),
+            _ => None,
+        };
+        let members = pools.chain(last).filter_map(|pool| self.pools.get(pool));
+        members.flat_map(BTreeMap::keys).collect()
+    }
 }
 
 impl Node {
@@ -111,23 +141,6 @@ fn node_port() -> u16 {
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
 fn is_node_port(port: &u16) -> bool {
     *port == schema::NODE_PORT
-}
-
-/// `[map.NAME]`: evidence -> ordered pools. Each list is non-empty; order of evidence is ASN,
-/// country, continent, default.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SteeringMap {
-    /// For everyone else.
-    pub default: Vec<Name>,
-    /// By continent.
-    #[serde(default)]
-    pub continent: BTreeMap<Continent, Vec<Name>>,
-    /// By country.
-    #[serde(default)]
-    pub country: BTreeMap<CountryCode, Vec<Name>>,
-    /// By AS number.
-    #[serde(default)]
-    pub asn: BTreeMap<Asn, Vec<Name>>,
 }
 
 /// `[zone."NAME"]`: a DNS zone that we are authoritative for.

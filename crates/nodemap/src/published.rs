@@ -1,13 +1,22 @@
 //! The node map: the admin map resolved with what is known of each node, as one JSON document.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod acme;
+mod plan;
 
-use model::{Family, Name, NodeState};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use model::{Family, Name, NodeState, PERMILLE};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::schema::limits;
-use crate::admin::{check_request_field, references, sponsor_out_of_range, zone_of};
+use crate::admin::{
+    check_request_field, references, sponsor_out_of_range, wrong_override, wrong_rule, zone_of,
+};
 use crate::{AdminMap, PathPolicy};
+
+pub use acme::{Acme, HandOut};
+pub use plan::{LoadPlan, PlannedList, SHARE_PPM, SPLIT_WEIGHT_MAX, Tier};
 
 /// The document version this code writes and reads.
 pub const FORMAT: u32 = 1;
@@ -27,13 +36,54 @@ pub struct NodeMap {
     pub map: AdminMap,
     /// State of every node of the map, by family; a family without addresses has none.
     pub states: BTreeMap<Name, NodeStates>,
+    /// Project -> node -> why it must not get this project's clients, though it is up: it does not
+    /// serve this `Host`, scheme or certificate as it should. Who is not here is fit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub unfit: BTreeMap<Name, BTreeMap<Name, NodeStates>>,
+    /// Project -> master -> what is known of it. Who is not here is good.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub masters: BTreeMap<Name, BTreeMap<Name, MasterState>>,
+    /// Who gets otherwise than the admin map says, for the sake of capacities.
+    #[serde(default, skip_serializing_if = "LoadPlan::is_empty")]
+    pub plan: LoadPlan,
+    /// What hosts answer authorities of certificates; `None` while nobody orders any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acme: Option<Acme>,
 }
 
 impl NodeMap {
+    /// A node map of which everything else is as if nobody had looked: every node is fit, every
+    /// master good.
+    pub fn new(
+        generation: u64,
+        publisher: impl Into<String>,
+        map: AdminMap,
+        states: BTreeMap<Name, NodeStates>,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            generation,
+            publisher: publisher.into(),
+            map,
+            states,
+            unfit: BTreeMap::new(),
+            masters: BTreeMap::new(),
+            plan: LoadPlan::default(),
+            acme: None,
+        }
+    }
+
+    /// Why `node` must not get clients of `project` in `family`, if so.
+    pub fn unfit_for(&self, project: &Name, node: &Name, family: Family) -> Option<&NodeState> {
+        let state = self.unfit.get(project)?.get(node)?.get(family)?;
+        (!state.state.serves()).then_some(state)
+    }
+
     /// Reads a published document and checks that it can be served from: a known format; a node, a
     /// zone and a project at least; every name that is used is defined, and every project's lies in
     /// a zone; every list that is asked for an element has one; no number is above what a person
-    /// could have written; every node has a state in each family where it has addresses.
+    /// could have written; every node has a state in each family where it has addresses, none more than its
+    /// whole weight; what is unfit, and every master that has a state, is there; a plan is one for these pools.
     ///
     /// # Errors
     /// The first reason to refuse it.
@@ -77,8 +127,15 @@ impl NodeMap {
             .or_else(|| self.outside_all_zones())
             .or_else(|| self.out_of_range())
             .or_else(|| self.wrong_bill())
+            .or_else(|| wrong_override(&self.map))
+            .or_else(|| wrong_rule(&self.map))
+            .or_else(|| self.wrong_share())
             .or_else(|| self.wrong_policy())
             .or_else(|| self.wrong_state())
+            .or_else(|| self.wrong_unfit())
+            .or_else(|| self.wrong_master())
+            .or_else(|| self.plan.wrong_for(&self.map))
+            .or_else(|| self.acme.as_ref()?.wrong_for(&self.map))
     }
 
     /// What a map cannot do without, and does. Such a one is nobody's intent, and a reader that took
@@ -127,8 +184,10 @@ impl NodeMap {
                 ]
             });
             let stale = project.stale_while_revalidate_s;
+            let places = project.answers.saturating_add(project.answers_elsewhere);
             let own = [
                 ("ttl_s", project.ttl_s, ttl_max),
+                ("answers", places, limits::ANSWERS),
                 ("stale_while_revalidate_s", stale, limits::STALE_WHILE_REVALIDATE_S),
                 ("reload_min_age_s", project.reload_min_age_s, limits::RELOAD_MIN_AGE_S),
             ];
@@ -154,6 +213,18 @@ impl NodeMap {
         })
     }
 
+    /// Shares of answers beyond what admin maps allow.
+    fn wrong_share(&self) -> Option<String> {
+        self.map.projects.iter().find_map(|(name, project)| {
+            let share = project.max_share?;
+            let percent = |p: Option<u32>| p.is_none_or(|p| limits::SHARE_PERCENT.contains(&p));
+            let right = percent(share.nodes)
+                && percent(share.sites)
+                && limits::SHARE_WINDOW_S.contains(&share.window_s);
+            (!right).then(|| format!("project.{name}.max_share is out of range"))
+        })
+    }
+
     /// What an edge would have to make sense of by itself.
     fn wrong_policy(&self) -> Option<String> {
         self.map.projects.iter().find_map(|(name, project)| {
@@ -170,11 +241,7 @@ impl NodeMap {
     fn empty_list(&self) -> Option<String> {
         let AdminMap { nodes, maps, zones, projects, .. } = &self.map;
         let nodes = nodes.iter().filter(|(_, node)| node.addresses.is_empty());
-        let maps = maps.iter().filter(|(_, map)| {
-            let by_evidence = map.continent.values().chain(map.country.values());
-            let mut lists = by_evidence.chain(map.asn.values()).chain([&map.default]);
-            lists.any(Vec::is_empty)
-        });
+        let maps = maps.iter().filter(|(_, map)| map.lists().any(Vec::is_empty));
         let zones = zones.iter().filter(|(_, zone)| zone.ns.is_empty());
         let projects = projects.iter().filter(|(_, project)| project.masters.is_empty());
         nodes
@@ -200,7 +267,29 @@ impl NodeMap {
                 }
             }
         }
-        None
+        let above = self.states.iter().find(|(_, states)| states.is_above_whole())?;
+        Some(format!("node {} has more than its whole weight", above.0))
+    }
+
+    /// Unfit for what is not there.
+    fn wrong_unfit(&self) -> Option<String> {
+        self.unfit.iter().find_map(|(project, nodes)| {
+            if !self.map.projects.contains_key(project) {
+                return Some(format!("nodes are unfit for project {project}, but no such project"));
+            }
+            let stranger = nodes.keys().find(|node| !self.map.nodes.contains_key(*node))?;
+            Some(format!("node {stranger} is unfit for project {project}, but no such node"))
+        })
+    }
+
+    /// States of masters that are not there.
+    fn wrong_master(&self) -> Option<String> {
+        self.masters.iter().find_map(|(project, masters)| {
+            let known = self.map.projects.get(project).map(|project| &project.masters);
+            let is_known = |master: &Name| known.is_some_and(|known| known.contains_key(master));
+            let stranger = masters.keys().find(|master| !is_known(master))?;
+            Some(format!("there is a state of master {project}/{stranger}, but no such master"))
+        })
     }
 }
 
@@ -230,6 +319,50 @@ impl NodeStates {
             Family::V4 => &mut self.v4,
             Family::V6 => &mut self.v6,
         }
+    }
+
+    fn is_above_whole(&self) -> bool {
+        [&self.v4, &self.v6].into_iter().flatten().any(|state| state.permille > PERMILLE)
+    }
+}
+
+/// What is known of a master of a project.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MasterState {
+    /// Whether it is to be asked.
+    pub state: MasterWord,
+    /// Why, in words for people.
+    pub reason: String,
+    /// Unix time in milliseconds since when.
+    pub since_ms: u64,
+}
+
+/// Whether a master is to be asked. Edges avoid one that is not good while another is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MasterWord {
+    /// It answers, and as the others do.
+    Good,
+    /// It answers otherwise than the others, or is behind them.
+    Quarantined,
+    /// It does not answer.
+    Down,
+}
+
+impl MasterWord {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Quarantined => "quarantined",
+            Self::Down => "down",
+        }
+    }
+}
+
+impl fmt::Display for MasterWord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 

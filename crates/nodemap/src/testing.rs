@@ -8,9 +8,10 @@ use std::net::IpAddr;
 use model::{Completion, Family, Name, NodeState, Query, State};
 
 use crate::admin::{
-    AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa, SteeringMap, Zone, schema,
+    AdminMap, AllDown, HostPattern, Master, Node, Project, ProjectTls, Site, Soa, SteeringMap,
+    Trust, Zone, schema,
 };
-use crate::published::{FORMAT, NodeMap, NodeStates};
+use crate::published::{NodeMap, NodeStates};
 
 /// An admin map of these nodes (name and addresses), and around them one of each kind: the site
 /// `here`, the pool `all`, the steering map `default`, the zone `cdn.example` and the project `x`.
@@ -45,7 +46,10 @@ pub fn node(addresses: &[&str]) -> Node {
         capacity: None,
         bill: None,
         caps: Vec::new(),
+        serve: None,
         sponsor: None,
+        identity: None,
+        trust: Trust::default(),
         drain: None,
     }
 }
@@ -63,6 +67,13 @@ pub fn project() -> Project {
         map: name("default"),
         ttl_s: schema::PROJECT_TTL_S,
         all_down: AllDown::default(),
+        answers: schema::ANSWERS,
+        answers_elsewhere: 0,
+        sticky: false,
+        ecs: true,
+        tls: ProjectTls::default(),
+        https_record: false,
+        max_share: None,
         masters: [(name("m1"), master("http://192.0.2.80:8080"))].into(),
         completion: Completion::default(),
         query: Query::default(),
@@ -86,14 +97,14 @@ pub fn node_map(generation: u64) -> NodeMap {
 
 /// The node map of `map` in which every node is up.
 pub fn published(generation: u64, map: AdminMap) -> NodeMap {
-    let up = || NodeState { state: State::Up, reason: "probe ok".into(), since_ms: 1 };
+    let up = || NodeState::new(State::Up, "probe ok", 1);
     let state = |node: &Node, family| node.addresses_of(family).next().map(|_| up());
     let states = map.nodes.iter().map(|(name, node)| {
         let v4 = state(node, Family::V4);
         (name.clone(), NodeStates { v4, v6: state(node, Family::V6) })
     });
     let states = states.collect();
-    NodeMap { format: FORMAT, generation, publisher: "health1".into(), map, states }
+    NodeMap::new(generation, "health1", map, states)
 }
 
 fn name(text: &str) -> Name {

@@ -8,10 +8,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
+use ipnet::IpNet;
 use model::{Asn, ByteCount, Completion, Continent, CountryCode, Name, Query, Rate};
-use nodemap::admin::{self, AdminMap, AllDown, HostPattern, Master, Node, Project, Site, Soa};
-use nodemap::published::{NodeMap, NodeStates, ParseError};
-use nodemap::{Bill, Cap, Glob, PathPolicy, SteeringMap, Zone};
+use nodemap::admin::{
+    self, AdminMap, AllDown, HostPattern, KeyDigest, Master, Node, Project, ProjectTls, Site, Soa,
+};
+use nodemap::published::{MasterState, MasterWord, NodeMap, NodeStates, ParseError};
+use nodemap::{
+    Bill, Cap, Glob, MaxShare, Override, PathPolicy, RouteRule, Serve, SteeringMap, Trust, Zone,
+};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;
@@ -43,21 +48,33 @@ fn node(index: usize, sites: usize) -> impl Strategy<Value = Node> {
     let v6 = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, byte.into()));
     let addresses = prop::sample::select(vec![vec![v4], vec![v6], vec![v4, v6], vec![v6, v4]]);
     let rest = (option::of(country()), option::of(asn()), bill_and_capacity());
-    let reach = (prop_oneof![Just(80), 1..=u16::MAX], any::<bool>());
+    let serve = (btree_set(asn(), 0..3), country()).prop_map(|(asn, country)| Serve {
+        asn: asn.into_iter().collect(),
+        country: vec![country],
+    });
+    let reach = (prop_oneof![Just(80), 1..=u16::MAX], any::<bool>(), option::of(serve));
+    let known = (option::of(any::<[u8; 32]>().prop_map(KeyDigest)), any::<bool>());
     let drain = option::of(any::<String>().prop_map(|reason| format!("because {reason}")));
-    (0..sites, addresses, rest, reach, option::of(any::<String>()), drain).prop_map(
-        move |(site, addresses, (country, asn, billed), (port, admin), sponsor, drain)| Node {
-            site: name("s", site),
-            country,
-            asn,
-            addresses,
-            port,
-            admin: admin.then(|| format!("http://127.0.0.1:{}", 9000 + index)),
-            capacity: billed.capacity,
-            bill: billed.bill,
-            caps: billed.caps,
-            sponsor,
-            drain,
+    let words = (option::of(any::<String>()), drain, known);
+    (0..sites, addresses, rest, reach, words).prop_map(
+        move |(site, addresses, (country, asn, billed), (port, admin, serve), words)| {
+            let (sponsor, drain, (identity, is_guest)) = words;
+            Node {
+                site: name("s", site),
+                country,
+                asn,
+                addresses,
+                port,
+                admin: admin.then(|| format!("http://127.0.0.1:{}", 9000 + index)),
+                capacity: billed.capacity,
+                bill: billed.bill,
+                caps: billed.caps,
+                serve,
+                sponsor,
+                identity,
+                trust: if is_guest { Trust::Guest } else { Trust::Full },
+                drain,
+            }
         },
     )
 }
@@ -115,14 +132,59 @@ fn steering(pools: usize) -> impl Strategy<Value = SteeringMap> {
         Just(all).prop_shuffle(),
         btree_map(continents, list.clone(), 0..4),
         btree_map(country(), list.clone(), 0..4),
-        btree_map(asn(), list, 0..4),
+        btree_map(asn(), list.clone(), 0..4),
+        vec(rule(list.clone()), 0..4),
+        (vec(route_rule(list), 0..4), 0..3usize),
     )
-        .prop_map(|(default, continent, country, asn)| SteeringMap {
-            default,
-            continent,
-            country,
-            asn,
+        .prop_map(|(default, continent, country, asn, mut overrides, (mut rules, views))| {
+            rules.sort_by_key(|rule| rule.origin);
+            rules.dedup_by_key(|rule| rule.origin);
+            // A rule's view must be believed.
+            let views = if rules.is_empty() { views } else { 0 };
+            let views = (0..views).map(|view| name("v", view)).collect();
+
+            overrides.sort_by_key(|rule| rule.prefix);
+            overrides.dedup_by_key(|rule| rule.prefix);
+            SteeringMap { default, continent, country, asn, overrides, views, rules }
         })
+}
+
+/// A rule by a live route; its origin tells it from others.
+fn route_rule(list: impl Strategy<Value = Vec<Name>>) -> impl Strategy<Value = RouteRule> {
+    let community = prop_oneof![Just("65000:120"), Just("4200000000:1:2")];
+    let path = prop_oneof![Just("^ 7545 * 4826 $"), Just("1,5-7 ?"), Just("* 9")];
+    (
+        option::of((0..3usize).prop_map(|view| name("v", view))),
+        option::of(any::<u32>().prop_map(|bits| Ipv4Addr::from_bits(bits).into())),
+        option::of(community.prop_map(|tag| tag.parse().unwrap())),
+        option::of(asn()),
+        asn(),
+        option::of(path.prop_map(|pattern| pattern.parse().unwrap())),
+        list,
+    )
+        .prop_map(|(view, next_hop, community, neighbour, origin, as_path, pools)| {
+            let origin = Some(origin);
+            RouteRule { view, next_hop, community, neighbour, origin, as_path, pools }
+        })
+}
+
+fn rule(list: impl Strategy<Value = Vec<Name>>) -> impl Strategy<Value = Override> {
+    let expires = option::of((0..200_000_000_000u64).prop_map(|s| s * 1000));
+    let v4 = (any::<u32>(), 0..=32u8)
+        .prop_map(|(bits, length)| IpNet::new(Ipv4Addr::from_bits(bits).into(), length).unwrap());
+    let v6 = (any::<u128>(), 1..=128u8).prop_map(|(bits, length)| {
+        IpNet::new(Ipv6Addr::from_bits(bits | 1 << 127).into(), length).unwrap()
+    });
+    let text = || any::<String>().prop_map(|text| format!("x{text}"));
+    (prop_oneof![v4, v6], list, text(), text(), expires).prop_map(
+        |(prefix, pools, owner, reason, expires_ms)| Override {
+            prefix: prefix.trunc(),
+            pools,
+            owner,
+            reason,
+            expires_ms,
+        },
+    )
 }
 
 fn zone(index: usize) -> impl Strategy<Value = Zone> {
@@ -225,14 +287,17 @@ fn query() -> impl Strategy<Value = Query> {
 
 fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Project> {
     let masters = btree_set(master(), 1..4);
-    let steered = (all_down(pools), 5..=86_400u32, masters, any::<bool>());
+    let share = (option::of(1..=99u32), 1..=99u32, 10..=3600u32)
+        .prop_map(|(nodes, sites, window_s)| MaxShare { nodes, sites: Some(sites), window_s });
+    let answers = (1..=4u32, 0..=4u32, any::<[bool; 4]>(), option::of(share));
+    let steered = (all_down(pools), 5..=86_400u32, masters, any::<bool>(), answers);
     let seconds = (0..=2_592_000u32, 0..=86_400u32);
     let fields = btree_set("x-[a-z0-9_]{1,6}", 0..3);
     let parents = option::of((0..pools).prop_map(|p| name("p", p)));
     let switches = any::<[bool; 4]>();
     let above = (1..=u64::MAX).prop_map(ByteCount);
     let policy = (completion(), query(), seconds, fields, (switches, above), parents, paths());
-    (steered, policy).prop_map(move |((all_down, ttl_s, masters, any_host), policy)| {
+    (steered, policy).prop_map(move |((all_down, ttl_s, masters, any_host, answers), policy)| {
         let (completion, query, seconds, fields, (switches, above), parents, paths) = policy;
         let mut hosts = vec![HostPattern::Exact(format!("h{index}.example").parse().unwrap())];
         if index == 0 && any_host {
@@ -248,6 +313,13 @@ fn project(index: usize, maps: usize, pools: usize) -> impl Strategy<Value = Pro
             map: name("m", index % maps),
             ttl_s,
             all_down,
+            answers: answers.0,
+            answers_elsewhere: answers.1,
+            sticky: answers.2[0],
+            ecs: answers.2[1],
+            tls: if answers.2[3] { ProjectTls::Acme } else { ProjectTls::Files },
+            https_record: answers.2[2],
+            max_share: answers.3,
             masters: masters.into_iter().enumerate().map(|(i, m)| (name("o", i), m)).collect(),
             completion,
             query,
@@ -444,7 +516,7 @@ fn path(ttl_s: Option<u32>, group: Option<&str>) -> PathPolicy {
 fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
     let good = published(load(SMALL).unwrap());
     type Edit = fn(&mut NodeMap);
-    let cases: [(Edit, &str); 23] = [
+    let cases: [(Edit, &str); 27] = [
         (
             |d| d.format = 2,
             "node map format 2 is newer than this program reads (1): upgrade this host",
@@ -524,6 +596,31 @@ fn a_document_that_cannot_be_served_from_is_refused_with_its_reason() {
         (
             |d| drop(d.states.insert("m".parse().unwrap(), NodeStates::default())),
             "inconsistent node map: there is a state of node m, but no such node",
+        ),
+        (
+            |d| d.states.values_mut().for_each(|s| s.v4.as_mut().unwrap().permille = 1001),
+            "inconsistent node map: node n has more than its whole weight",
+        ),
+        (
+            |d| drop(d.unfit.insert("y".parse().unwrap(), Default::default())),
+            "inconsistent node map: nodes are unfit for project y, but no such project",
+        ),
+        (
+            |d| {
+                let nodes = [("m".parse().unwrap(), NodeStates::default())].into();
+                drop(d.unfit.insert("x".parse().unwrap(), nodes));
+            },
+            "inconsistent node map: node m is unfit for project x, but no such node",
+        ),
+        (
+            |d| {
+                let state = MasterWord::Down;
+                let down = MasterState { state, reason: "refused".into(), since_ms: 1 };
+                drop(
+                    d.masters.insert("x".parse().unwrap(), [("m9".parse().unwrap(), down)].into()),
+                );
+            },
+            "inconsistent node map: there is a state of master x/m9, but no such master",
         ),
     ];
     for (edit, expected) in cases {

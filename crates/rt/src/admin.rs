@@ -44,6 +44,7 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 type StatusOf = Arc<dyn Fn() -> Value + Send + Sync>;
 type Acting = Pin<Box<dyn Future<Output = (StatusCode, Value)> + Send>>;
+type Question = Arc<dyn Fn(&str) -> (StatusCode, Value) + Send + Sync>;
 type Action = Arc<dyn Fn(Bytes) -> Acting + Send + Sync>;
 
 /// What `/status` shows, one entry a role, asked for when somebody looks; and what roles do when
@@ -54,6 +55,7 @@ pub struct StatusBoard(Arc<Mutex<Board>>);
 #[derive(Clone, Default)]
 struct Board {
     shown: BTreeMap<&'static str, StatusOf>,
+    questions: BTreeMap<&'static str, Question>,
     actions: BTreeMap<&'static str, Action>,
 }
 
@@ -73,6 +75,15 @@ impl StatusBoard {
         self.lock().shown.insert(role, Arc::new(status));
     }
 
+    /// Answers a `GET` of `path` (with its slash) by `answer`, which gets the query.
+    pub fn on_get(
+        &self,
+        path: &'static str,
+        answer: impl Fn(&str) -> (StatusCode, Value) + Send + Sync + 'static,
+    ) {
+        self.lock().questions.insert(path, Arc::new(answer));
+    }
+
     /// Answers a `POST` to `path` (with its slash) by `act`, which gets the body, JSON to be.
     pub fn on_post<F>(&self, path: &'static str, act: impl Fn(Bytes) -> F + Send + Sync + 'static)
     where
@@ -88,6 +99,17 @@ impl StatusBoard {
         let mut all = serde_json::Map::from_iter([("format".to_owned(), 1.into())]);
         all.extend(entries.iter().map(|(role, status)| ((*role).to_owned(), status())));
         all.into()
+    }
+
+    /// The answer to a question; `None` when nobody is asked there.
+    fn ask(&self, path: &str, query: &str) -> Option<(StatusCode, Value)> {
+        let question = self.lock().questions.get(path).cloned()?;
+        Some(question(query))
+    }
+
+    /// The paths that can be asked.
+    fn questions(&self) -> Vec<&'static str> {
+        self.lock().questions.keys().copied().collect()
     }
 
     /// Does what is posted to `path`; `None` when nobody does anything there.
@@ -260,6 +282,14 @@ async fn respond(
         (_, "/metrics" | "/status") => {
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "use GET\n".into())
         }
+        (&Method::GET, path) if status.questions().contains(&path) => {
+            let answer = status.ask(path, request.uri().query().unwrap_or_default());
+            let (code, answer) = answer.unwrap_or((StatusCode::NOT_FOUND, Value::Null));
+            (code, JSON, format!("{answer:#}\n"))
+        }
+        (_, path) if status.questions().contains(&path) => {
+            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "use GET\n".into())
+        }
         (&Method::POST, path) if status.actions().contains(&path) => {
             let (code, answer) = act(request, path, status).await;
             (code, JSON, format!("{answer:#}\n"))
@@ -269,7 +299,8 @@ async fn respond(
         }
         _ => {
             let actions: String = status.actions().iter().map(|a| format!(", POST {a}")).collect();
-            let words = format!("here are: GET /metrics, GET /status{actions}\n");
+            let more: String = status.questions().iter().map(|q| format!(", GET {q}")).collect();
+            let words = format!("here are: GET /metrics, GET /status{more}{actions}\n");
             (StatusCode::NOT_FOUND, "text/plain", words)
         }
     };
@@ -324,6 +355,7 @@ mod tests {
         let context = context(dir.path());
         let Context { status, shutdown, metrics, .. } = context.clone();
         status.set("dns", || serde_json::json!({ "generation": 3 }));
+        status.on_get("/asked", |query| (StatusCode::OK, json!({ "query": query })));
         let listen = AdminListen::Unix(path.clone());
         metrics.gauge(&crate::metrics::host::NODE_MAP_GENERATION, &[]).set(1);
         start(listen.clone(), &context).unwrap();
@@ -335,6 +367,9 @@ mod tests {
             ("GET /status", "\"generation\": 3"),
             ("GET /metrics", "cacheboy_host_node_map_generation"),
             ("GET /other", "HTTP/1.1 404"),
+            ("GET /other", "GET /status, GET /asked\n"),
+            ("GET /asked?a=1", "\"query\": \"a=1\""),
+            ("POST /asked", "HTTP/1.1 405"),
             ("POST /status", "HTTP/1.1 405"),
         ] {
             let mut stream = UnixStream::connect(&path).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Empty, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Empty, Full, LengthLimitError, Limited};
 use hyper::body::Body;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -71,6 +71,33 @@ pub async fn get(get: Get) -> Result<Reply, GetError> {
     }
 }
 
+/// Bytes of the answer to what is posted that are read.
+const POSTED_BYTES_MAX: usize = 64 << 10;
+
+/// Posts a JSON document to an `http://` URL; gives the status of the answer.
+///
+/// # Errors
+/// Nothing came back in time, or nothing that is HTTP.
+pub async fn post(url: &Uri, json: Bytes, timeout: Duration) -> Result<StatusCode, GetError> {
+    let body_bytes_max = POSTED_BYTES_MAX;
+    let headers = HeaderMap::new();
+    let to = Get { url: url.clone(), connect_to: None, headers, timeout, body_bytes_max };
+    let exchange = async {
+        let bad_url = || GetError::Url(url.to_string());
+        let authority = url.authority().filter(|_| url.scheme_str() == Some("http"));
+        let authority = authority.ok_or_else(bad_url)?;
+        let port = authority.port_u16().unwrap_or(80);
+        let stream = connect(&to, authority.host(), port).await?;
+        let request = Request::post(url.path_and_query().map_or("/", |p| p.as_str()))
+            .header(header::HOST, authority.as_str())
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(json))
+            .map_err(|_| bad_url())?;
+        Ok(self::exchange(stream, request, body_bytes_max).await?.status)
+    };
+    tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(GetError::Timeout(timeout)))
+}
+
 async fn ask(get: Get) -> Result<Reply, GetError> {
     let bad_url = || GetError::Url(get.url.to_string());
     let authority = get.url.authority().ok_or_else(bad_url)?.clone();
@@ -89,8 +116,11 @@ async fn ask(get: Get) -> Result<Reply, GetError> {
     exchange(stream, request, get.body_bytes_max).await
 }
 
-/// One request over `stream`, and the whole answer to it.
-pub(crate) async fn exchange<S, B>(
+/// One request over `stream`, and the whole answer to it, of at most `body_bytes_max` bytes.
+///
+/// # Errors
+/// What comes back is no HTTP, or too much.
+pub async fn exchange<S, B>(
     stream: S,
     request: Request<B>,
     body_bytes_max: usize,

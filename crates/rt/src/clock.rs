@@ -23,6 +23,11 @@ pub fn secret<const N: usize>() -> Option<[u8; N]> {
     Some(bytes)
 }
 
+/// The system's random numbers, for those who sign.
+pub fn random() -> SystemRandom {
+    SystemRandom::new()
+}
+
 /// Dice seeded by the system.
 pub fn dice() -> Dice {
     // The standard library seeds its hash maps from the kernel's random source.

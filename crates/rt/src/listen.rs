@@ -54,7 +54,8 @@ pub enum ListenError {
     /// Somebody else is there.
     #[error(
         "cannot listen on {protocol} {address}: address in use: stop what holds it \
-         (`ss -lnp | grep {port}` shows it) or choose another", port = .address.port()
+         (`ss -lnp | grep {port}` shows it) or name another address as `listen` in the \
+         config file", port = .address.port()
     )]
     InUse {
         /// The address.
@@ -65,7 +66,7 @@ pub enum ListenError {
     /// Ports below 1024 need a capability.
     #[error(
         "cannot listen on {protocol} {address}: permission denied: give the process \
-         CAP_NET_BIND_SERVICE or choose a port above 1023"
+         CAP_NET_BIND_SERVICE or name a port above 1023 as `listen` in the config file"
     )]
     Denied {
         /// The address.

@@ -5,6 +5,8 @@
 //! and [`handshakes`] count what came of it.
 //! All configs of a host share the certificates and the keys of [`tickets`].
 //!
+//! Those that the publisher of node maps orders lie in a folder of their own and come by [`fetch`].
+//!
 //! Certificates are re-read when their files change ([`Certificates::keep`], by [`watch`]) and on
 //! request ([`Certificates::reload`]): all of them or none, so that a broken file leaves what was
 //! there. Connections that are open go on with what they began with.
@@ -12,7 +14,7 @@
 //! TLS 1.2 and 1.3 by rustls on ring. No early data: whether a request may be replayed is not ours to
 //! judge (RFC 8470).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -24,6 +26,7 @@ use rustls::sign::CertifiedKey;
 use crate::metrics::{Counter, Metrics, tls as metric};
 use crate::{Shutdown, clock};
 
+pub mod fetch;
 mod handshakes;
 mod load;
 mod names;
@@ -65,6 +68,8 @@ pub struct Certificates {
 #[derive(Debug)]
 struct Shared {
     files: Vec<CertificateFiles>,
+    /// Where fetched ones lie, if there may be any.
+    folder: Option<PathBuf>,
     current: ArcSwap<Set>,
     /// The files as they were when they were read last, whatever came of it.
     tried: Mutex<Stamps>,
@@ -83,25 +88,36 @@ struct Set {
 }
 
 impl Set {
-    fn load(files: &[CertificateFiles]) -> Result<Self, LoadError> {
-        let certificates = files.iter().map(Certificate::load).collect::<Result<Vec<_>, _>>()?;
+    /// All of `files`, then what of the folder can be used: what others sent keeps nothing from its use.
+    fn load(files: &[CertificateFiles], folder: Option<&Path>) -> Result<Self, LoadError> {
+        let mut certificates =
+            files.iter().map(Certificate::load).collect::<Result<Vec<_>, _>>()?;
+        for files in fetch::files_in(folder) {
+            match Certificate::load(&files) {
+                Ok(certificate) => certificates.push(certificate),
+                Err(error) => tracing::warn!(%error, "a fetched certificate is left out"),
+            }
+        }
         Ok(Self { by_name: ByName::new(&certificates), certificates })
     }
 }
 
 impl Certificates {
     /// Reads all of `files`; the first is also shown to clients that name no host. The keys of
-    /// tickets lie in `state_dir`.
+    /// tickets lie in `state_dir`; with `fetches` also certificates that come by [`fetch`].
     pub fn load(
         files: &[CertificateFiles],
+        fetches: bool,
         state_dir: &Path,
         metrics: &Metrics,
     ) -> Result<Self, TlsError> {
+        let folder = fetches.then(|| state_dir.join(fetch::FOLDER));
         let tried = Stamps::of(files);
-        let set = Set::load(files)?;
+        let set = Set::load(files, folder.as_deref())?;
         let tickets = Arc::new(Tickets::open(&state_dir.join(TICKETS_FILE), clock::now())?);
         let shared = Arc::new(Shared {
             files: files.to_vec(),
+            folder,
             current: ArcSwap::from_pointee(set),
             tried: Mutex::new(tried),
             tickets: Arc::clone(&tickets),
@@ -177,7 +193,7 @@ impl Shared {
     fn reload(&self, stamps: Stamps) -> Result<(), LoadError> {
         *self.tried.lock().unwrap_or_else(PoisonError::into_inner) = stamps;
         let [good, failed] = &self.reloads;
-        let set = Set::load(&self.files).inspect_err(|_| failed.inc())?;
+        let set = Set::load(&self.files, self.folder.as_deref()).inspect_err(|_| failed.inc())?;
         good.inc();
         let before = self.current.swap(Arc::new(set));
         self.show_expiry(&before.certificates);

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
-use rt::metrics::{Kind, Metric, dns, edge, health, host, master, tls};
+use rt::metrics::{Kind, Metric, bgp, dns, edge, health, host, master, tls};
 
 const HEAD: &str = "# Metrics\n\n\
     Every process shows these at `/metrics` of its `[admin]` listener, in Prometheus text format.\n\
@@ -33,6 +33,7 @@ fn the_page_is_the_tables() {
     section(&mut page, "edge", edge::ALL);
     section(&mut page, "health", health::ALL);
     section(&mut page, "master", master::ALL);
+    section(&mut page, "bgp", bgp::ALL);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/metrics.md");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, &page).unwrap();

@@ -85,7 +85,8 @@ pub struct Body {
 enum Content {
     Bytes(Bytes),
     File(Reader),
-    Source(Pulling),
+    // Boxed, so that the body of a hit is less to move.
+    Source(Box<Pulling>),
     Over,
 }
 
@@ -110,7 +111,7 @@ impl Body {
     /// Pieces pulled from `source`. With `Some(length)` that many bytes are announced and a source
     /// that gives fewer or more is broken off; with `None` the body is sent chunked.
     pub fn stream(source: impl Source, length: Option<u64>) -> Self {
-        Self::new(Content::Source(Pulling::new(source)), length)
+        Self::new(Content::Source(Box::new(Pulling::new(source))), length)
     }
 
     fn new(content: Content, left: Option<u64>) -> Self {
@@ -137,9 +138,8 @@ impl Body {
     }
 
     /// What leaves of it is told to `tally`.
-    #[must_use]
-    pub fn with_tally(self, tally: Arc<dyn Tally>) -> Self {
-        Self { tally: Some(tally), ..self }
+    pub fn tell(&mut self, tally: Arc<dyn Tally>) {
+        self.tally = Some(tally);
     }
 
     /// Whether its length is known beforehand.
@@ -152,9 +152,9 @@ impl Body {
         self.read_bytes_max = bytes;
     }
 
-    pub(crate) fn with_busy(mut self, busy: Busy) -> Self {
+    /// Tells the connection when it has been handed over.
+    pub(crate) fn hold(&mut self, busy: Busy) {
         self.busy = Some(busy);
-        self
     }
 
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Chunk, BodyError>>> {

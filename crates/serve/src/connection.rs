@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -15,8 +16,9 @@ use hyper::{Request, Version};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
+use crate::aside::Aside;
 use crate::crowd::Shed;
 use crate::io::{Io, poll_read_some};
 use crate::pulse::{Look, Pulse, Seen};
@@ -63,9 +65,11 @@ pub(crate) async fn serve<S, H>(
             let can_chunk = request.version() >= Version::HTTP_11;
             let handled = handler.handle(request.map(RequestBody::from), visitor);
             async move {
-                let response = handled.await;
-                busy.ends_connection = !can_chunk && !response.body().has_length();
-                Ok::<_, Infallible>(response.map(|body| body.with_busy(busy)))
+                let mut response = handled.await;
+                let body = response.body_mut();
+                busy.ends_connection = !can_chunk && !body.has_length();
+                body.hold(busy);
+                Ok::<_, Infallible>(response)
             }
         });
         let io = Io::new(stream, std::mem::take(&mut first), Arc::clone(&pulse));
@@ -76,15 +80,16 @@ pub(crate) async fn serve<S, H>(
         let mut gives_way = Box::pin(counters.gives_way(limits.connections_max, doing));
         let mut stops = false;
         let end = loop {
-            tokio::select! {
-                biased;
-                ended = &mut *connection => break over(ended, &counters),
-                () = tick.as_mut() => match watch.tick() {
-                    Ok(next) => tick.as_mut().reset(next),
-                    Err(end) => break end,
-                },
-                why = gives_way.as_mut() => break End::Shed(why),
-                _ = stopping.wait_for(|stop| *stop), if !stops => {
+            let mut aside = Aside::default();
+            let (tick, gives_way) = (tick.as_mut(), gives_way.as_mut());
+            let mut beside = pin!(beside(tick, &mut watch, gives_way, &mut stopping, stops));
+            let came = poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
+                Poll::Ready(ended) => Poll::Ready(Some(over(ended, &counters))),
+                Poll::Pending => aside.poll(cx, |cx| beside.as_mut().poll(cx)),
+            });
+            match came.await {
+                Some(end) => break end,
+                None => {
                     stops = true;
                     Pin::new(&mut *connection).graceful_shutdown();
                 }
@@ -125,6 +130,28 @@ pub(crate) async fn serve<S, H>(
     // a whole one (RFC 9112 section 8).
     if matches!(end, End::Stalled | End::Shed(Shed::Slow)) || pulse.was_cut_short() {
         stream.reset();
+    }
+}
+
+/// Waits for what may happen to a connection while hyper has it: its end, or `None` when it is to end
+/// in peace, unless it `stops` already.
+async fn beside(
+    mut tick: Pin<&mut Sleep>,
+    watch: &mut Watch<'_>,
+    mut gives_way: Pin<&mut impl Future<Output = Shed>>,
+    stopping: &mut watch::Receiver<bool>,
+    stops: bool,
+) -> Option<End> {
+    loop {
+        tokio::select! {
+            biased;
+            () = tick.as_mut() => match watch.tick() {
+                Ok(next) => tick.as_mut().reset(next),
+                Err(end) => return Some(end),
+            },
+            why = gives_way.as_mut() => return Some(End::Shed(why)),
+            _ = stopping.wait_for(|stop| *stop), if !stops => return None,
+        }
     }
 }
 

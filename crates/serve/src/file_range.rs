@@ -1,5 +1,6 @@
 //! A part of a file on its way to a client: sent from the page cache as it is, or read in chunks, from
-//! the page cache on the spot, from the disk on the blocking pool. No worker ever waits for a disk.
+//! the page cache on the spot, from the disk on the blocking pool. No worker waits for a disk,
+//! but for one read of a part that was in the page cache within the last 100 ms (`cached`).
 //!
 //! When the store of the part is handed over to another process, what is left of it comes from
 //! [`Elsewhere`]: that process may change the file at any time. Nothing is sent from the file after
@@ -16,11 +17,12 @@ use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
 use store::Representation;
-use sys::sendfile::{is_cached, send_file};
+use sys::sendfile::send_file;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::body::Body;
+use crate::cached::is_cached_now;
 
 /// Bytes of a chunk at most: large enough to be cheap, small enough that many slow clients fit.
 pub(crate) const CHUNK_BYTES: usize = 256 * 1024;
@@ -189,9 +191,9 @@ impl Reader {
         let left = usize::try_from(*len).unwrap_or(usize::MAX);
         // A page that is missing further on does not keep back what is before it.
         let mut lengths = [most, CHUNK_BYTES.min(most)].into_iter().map(|bytes| bytes.min(left));
-        let cached =
-            |bytes: &usize| is_cached(file, *offset, u64::try_from(*bytes).unwrap_or(u64::MAX));
-        let Some(most) = lengths.find(cached) else { return Ok(None) };
+        let Some(most) = lengths.find(|bytes| is_cached_now(file, *offset, *bytes)) else {
+            return Ok(None);
+        };
         match self.range.while_held(most, || send_file(socket, file, *offset, most)) {
             Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
             None | Some(Ok(0) | Err(_)) => Ok(None),

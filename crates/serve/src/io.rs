@@ -1,7 +1,9 @@
 //! A byte stream of tokio as hyper wants it, with signs of life for the connection's [`Pulse`], and
 //! the way of file chunks: where a mark stands in a list of buffers, its file's bytes are sent.
 //!
-//! - What is before a mark leaves with "more follows".
+//! - What is before a mark leaves at once: kept back until the file follows (`MSG_MORE`) it would spare
+//!   a packet, but under BBR the connection is then paced early, which costs more CPU
+//!   (`docs/notes/2026-11-30-cost-of-a-hit.md`).
 //! - What is in the page cache goes by `sendfile(2)`, at most [`SEND_BYTES_MAX`] at a time. What is
 //!   not, or cannot go so, is read on the blocking pool, a chunk at a time, and sent from memory.
 //! - After [`SEND_BYTES_MAX`] without a pause other connections have their turn.
@@ -15,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use hyper::rt::ReadBufCursor;
 use rt::listen::UNSENT_BYTES;
-use sys::sendfile::{mark_at, send_more};
+use sys::sendfile::mark_at;
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -241,14 +243,14 @@ impl<S: Wire> hyper::rt::Write for Io<S> {
         buffers: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.pulse.note_acknowledged(|| self.stream.acknowledged());
-        if let Some(socket) = self.stream.plain()
+        let mut buffers = buffers;
+        if self.stream.plain().is_some()
             && let Some((before, at, len)) = first_mark(buffers)
         {
-            let Some(before) = buffers.get(..before).filter(|before| !before.is_empty()) else {
-                return self.poll_file(cx, at, len);
-            };
-            let sent = poll_socket(socket, cx, || send_more(socket, before));
-            return self.noted(sent);
+            match buffers.get(..before).filter(|before| !before.is_empty()) {
+                Some(before) => buffers = before,
+                None => return self.poll_file(cx, at, len),
+            }
         }
         let written = Pin::new(&mut self.stream).poll_write_vectored(cx, buffers);
         self.noted(written)

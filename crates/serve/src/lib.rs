@@ -25,7 +25,9 @@
 //! Knows nothing of caching, keys or projects. RFC 9110, RFC 9112, RFC 9113, RFC 9218.
 #![warn(clippy::indexing_slicing, clippy::arithmetic_side_effects)]
 
+mod aside;
 mod body;
+mod cached;
 mod chunk;
 mod connection;
 mod crowd;

@@ -196,6 +196,8 @@ pub struct Counters {
     pub cut: AtomicU64,
     /// QUIC handshakes whose clients had to prove their address first.
     pub h3_retries: AtomicU64,
+    /// Connections in HTTP/3 refused because as many connections were open as may be.
+    pub h3_refused: AtomicU64,
     /// QUIC handshakes that did not come to an end: failed, broken off, or too slow.
     pub h3_handshakes_failed: AtomicU64,
     /// Those who wait for a place, and those who could make room.

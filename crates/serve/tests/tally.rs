@@ -4,11 +4,11 @@
 use std::fs::File;
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use hyper::{Request, Response};
-use serve::{Body, BodyError, Client, FileRange, Handler, Piece, RequestBody, Source, Tally, Way};
+use serve::{Body, BodyError, Client, FileRange, Handler, Piece, RequestBody, Source, Way};
+use support::book::{Account, Book, account};
 use support::{Server, bytes_of, get, head_of, send};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -19,38 +19,6 @@ mod support;
 const LEN: usize = 3_000_001;
 /// More than all sockets between take.
 const HUGE: u64 = 1 << 30;
-
-/// What was told of one body by the time it was dropped.
-#[derive(Debug, PartialEq, Eq)]
-struct Account {
-    sent: u64,
-    whole_at: Option<u64>,
-}
-
-struct Book {
-    sent: AtomicU64,
-    whole_at: AtomicU64,
-    closed: UnboundedSender<Account>,
-}
-
-const UNKNOWN: u64 = u64::MAX;
-
-impl Tally for Book {
-    fn sent(&self, bytes: u64) {
-        self.sent.fetch_add(bytes, Relaxed);
-    }
-
-    fn is_whole_at(&self, bytes: u64) {
-        self.whole_at.store(bytes, Relaxed);
-    }
-}
-
-impl Drop for Book {
-    fn drop(&mut self) {
-        let whole_at = Some(self.whole_at.load(Relaxed)).filter(|at| *at != UNKNOWN);
-        let _ = self.closed.send(Account { sent: self.sent.load(Relaxed), whole_at });
-    }
-}
 
 struct Pieces(Vec<Piece>);
 
@@ -76,7 +44,7 @@ impl Handler for Site {
     async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
         let range = |len| FileRange::new(Arc::clone(&self.file), 0, len);
         let word = || Piece::Bytes(Bytes::from_static(b"words"));
-        let body = match request.uri().path() {
+        let mut body = match request.uri().path() {
             "/bytes" => Body::bytes(vec![7; LEN].into()),
             "/empty" => Body::empty(),
             "/file" => Body::file(range(LEN as u64)),
@@ -86,9 +54,8 @@ impl Handler for Site {
             }
             other => panic!("{other}"),
         };
-        let (sent, whole_at) = (AtomicU64::new(0), AtomicU64::new(UNKNOWN));
-        let book = Book { sent, whole_at, closed: self.closed.clone() };
-        Response::new(body.with_tally(Arc::new(book)))
+        body.tell(Arc::new(Book::new(&self.closed)));
+        Response::new(body)
     }
 
     fn leave(&self, _: &Client, way: Option<Way>) {
@@ -105,10 +72,6 @@ async fn site() -> (Server, UnboundedReceiver<Account>, UnboundedReceiver<Option
     let (left, ends) = unbounded_channel();
     let server = Server::start(Site { file: Arc::new(file), closed, left }).await;
     (server, accounts, ends)
-}
-
-fn account(sent: usize, whole_at: Option<u64>) -> Account {
-    Account { sent: sent as u64, whole_at }
 }
 
 #[tokio::test]

@@ -47,7 +47,8 @@ impl Server {
         std::fs::write(&files.key, signed.signing_key.serialize_pem()).unwrap();
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&files.chain).unwrap()).unwrap();
-        let certificates = Certificates::load(&[files], dir.path(), &Metrics::new()).unwrap();
+        let certificates =
+            Certificates::load(&[files], false, dir.path(), &Metrics::new()).unwrap();
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
         let tls = Some(Tls::new(&certificates, &[b"http/1.1"]));

@@ -16,9 +16,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::time::Instant;
 
+use ipnet::IpNet;
 use locate::Locator;
 use model::{Asn, Continent, CountryCode, Name};
-use nodemap::SteeringMap;
+use nodemap::{AdminMap, Override, SteeringMap};
 use steer::ClassTable;
 
 const SHIPPED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../maps/geo/demo-2026-06-17.mmdb");
@@ -39,9 +40,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("open              {:8.0} ms", start.elapsed().as_secs_f64() * 1e3);
     println!("locator memory    {:8.1} MiB", mib(locator.memory_bytes()));
 
-    for (title, maps) in [("by country", by_country()?), ("by ASN too", by_asn(&locator)?)] {
+    let rules = [
+        ("by country", by_country()?),
+        ("by ASN too", by_asn(&locator)?),
+        ("with a full routing table", full_table(&locator)?),
+    ];
+    for (title, maps) in rules {
         let start = Instant::now();
-        let table = ClassTable::compile(&locator, &maps)?;
+        let map = AdminMap { maps, ..AdminMap::default() };
+        let table = ClassTable::compile(&locator, &map, 0)?;
         let compiled = start.elapsed();
         println!("\nmap {title}: {} classes", table.classes());
         println!("compile           {:8.0} ms", compiled.as_secs_f64() * 1e3);
@@ -89,6 +96,46 @@ fn by_asn(locator: &Locator) -> Result<BTreeMap<Name, SteeringMap>, Box<dyn std:
             map.asn.insert(*asn, vec![format!("as{}", asn.get()).parse()?, "world".parse()?]);
         }
     }
+    Ok(maps)
+}
+
+/// The same, and an override for each of a million IPv4 and 200,000 IPv6 prefixes, of the lengths that
+/// routing tables have, to one of 64 lists: what rules by route will be to the table.
+fn full_table(
+    locator: &Locator,
+) -> Result<BTreeMap<Name, SteeringMap>, Box<dyn std::error::Error>> {
+    let mut maps = by_asn(locator)?;
+    let mut state = 0x2545_f491_4f6c_dd1d;
+    let lists: Vec<Vec<Name>> = (0..64)
+        .map(|n| Ok(vec![format!("route{n}").parse()?, "world".parse()?]))
+        .collect::<Result<_, model::name::NameError>>()?;
+    let mut rules = BTreeMap::new();
+    let v4 = [(24, 60), (23, 10), (22, 12), (21, 5), (20, 5), (19, 3), (18, 1), (17, 1), (16, 3)];
+    let v6 = [(48, 50), (32, 15), (44, 12), (40, 9), (36, 6), (46, 4), (29, 4)];
+    for (count, lengths, random) in
+        [(1_000_000, &v4[..], random_v4 as fn(&mut u64) -> IpAddr), (1_200_000, &v6[..], random_v6)]
+    {
+        while rules.len() < count {
+            let address = random(&mut state);
+            let mut at = xorshift(&mut state) % 100;
+            let length = lengths.iter().find(|(_, share)| {
+                let found = at < *share;
+                at = at.saturating_sub(*share);
+                found
+            });
+            let prefix = IpNet::new(address, length.map_or(24, |(length, _)| *length))?.trunc();
+            rules.insert(prefix, lists[(xorshift(&mut state) % 64) as usize].clone());
+        }
+    }
+    let rule = |(prefix, pools)| Override {
+        prefix,
+        pools,
+        owner: String::new(),
+        reason: String::new(),
+        expires_ms: None,
+    };
+    let rules: Vec<Override> = rules.into_iter().map(rule).collect();
+    maps.values_mut().for_each(|map| map.overrides.clone_from(&rules));
     Ok(maps)
 }
 

@@ -20,6 +20,7 @@
 use std::net::IpAddr;
 
 use model::{Dice, Family, Location, Name, State};
+use nodemap::published::SHARE_PPM;
 use serde::Serialize;
 
 use crate::steering::Steering;
@@ -141,7 +142,7 @@ pub struct AtNode {
     pub redirect: Option<Name>,
     /// From which size of an object on, bytes.
     pub redirect_above_bytes: u64,
-    /// Other nodes that are named beside content.
+    /// Other nodes that are named beside content: of objects for which the client is not sent on.
     pub alternates: Vec<Name>,
 }
 
@@ -174,7 +175,7 @@ impl<'a> Visit<'a> {
 }
 
 impl Steering {
-    /// Whether the node of a client is in the pool that answers, or in one before it, which would have
+    /// Whether the node of a client is in the pool that answers (the last, where several do), or in one before it, which would have
     /// answered if it could. Nobody knows where no database has the client, where the node is not of
     /// this map, and where no pool answers.
     pub fn belongs(&self, visit: &Visit<'_>) -> Belongs<'_> {
@@ -191,10 +192,14 @@ impl Steering {
         if !matches!(plan.verdict, Verdict::Pool | Verdict::Spilled) {
             return None;
         }
-        let answers = plan.pool.as_ref()?;
+        let (answers, _) = plan.pools().next()?;
+        let (last, _) = plan.pools().last()?;
         let rules = &map.projects.get(visit.project)?.map;
-        let list = self.table().pools(rules.as_str(), visit.class)?;
-        let mut reached = list.iter().take_while(|pool| *pool != answers).chain([answers]);
+        let audience = self.table().audience(rules.as_str(), visit.class)?;
+        if audience.refused.contains(visit.here) {
+            return Some(Belongs::To(answers));
+        }
+        let mut reached = audience.pools.iter().take_while(|pool| *pool != last).chain([last]);
         let is_in =
             |pool: &Name| map.pools.get(pool).is_some_and(|pool| pool.contains_key(visit.here));
         Some(if reached.any(is_in) { Belongs::Here } else { Belongs::To(answers) })
@@ -233,8 +238,9 @@ impl Steering {
     }
 
     /// Other nodes that have what this one has, best first, at most [`ALTERNATES`]: of the client's
-    /// plan, then of its list of pools. None where the project does not want them named.
-    pub fn alternates(&self, visit: &Visit<'_>) -> Vec<&Name> {
+    /// plan, then of its list of pools, without those that it cannot use. None where the project does
+    /// not want them named.
+    pub fn alternates(&self, visit: &Visit<'_>, avoid: &[&str]) -> Vec<&Name> {
         let mut found: Vec<&Name> = Vec::new();
         if !self.map().map.projects.get(visit.project).is_some_and(|p| p.alternates) {
             return found;
@@ -243,7 +249,7 @@ impl Steering {
         let sets = std::iter::once_with(|| self.in_plan(visit)).chain(self.in_lists(visit, false));
         for mut set in sets {
             while found.len() < ALTERNATES {
-                set.retain(|(node, _)| !found.contains(node));
+                set.retain(|(node, _)| !found.contains(node) && !is_named(avoid, node));
                 let Some(node) = pick(&mut dice, &set) else { break };
                 found.push(node);
             }
@@ -253,10 +259,15 @@ impl Steering {
 
     /// The same as [`Self::decide`] and [`Self::alternates`], told to people.
     pub fn at_node(&self, visit: &Visit<'_>, with: &Circumstances<'_>) -> AtNode {
-        let (served, redirect) = match self.decide(visit, with) {
-            Decision::Serve(stay) => (stay.as_str(), None),
-            Decision::Redirect(node, why) => (why.as_str(), Some(node.clone())),
+        // Who is sent on whatever it asks for is told of no others.
+        let (served, redirect, is_never_served) = match self.decide(visit, with) {
+            Decision::Serve(stay) => (stay.as_str(), None, false),
+            Decision::Redirect(node, why) => {
+                (why.as_str(), Some(node.clone()), !why.is_for_large())
+            }
         };
+        let alternates =
+            if is_never_served { Vec::new() } else { self.alternates(visit, with.avoid) };
         let project = self.map().map.projects.get(visit.project);
         AtNode {
             node: visit.here.clone(),
@@ -264,7 +275,7 @@ impl Steering {
             served,
             redirect,
             redirect_above_bytes: project.map_or(0, |project| project.redirect_above.0),
-            alternates: self.alternates(visit).into_iter().cloned().collect(),
+            alternates: alternates.into_iter().cloned().collect(),
         }
     }
 
@@ -288,9 +299,16 @@ impl Steering {
     /// The nodes of the client's plan that it may be sent to, with their weights.
     fn in_plan(&self, visit: &Visit<'_>) -> Vec<(&Name, u32)> {
         let plan = self.plan(visit.project, visit.class, visit.family());
-        let candidates = plan.map_or(&[][..], |plan| &plan.candidates).iter();
-        let nodes = candidates.map(|candidate| (&candidate.node, candidate.weight));
-        nodes.filter(|(node, _)| self.takes(visit, node)).collect()
+        let Some(plan) = plan else { return Vec::new() };
+        let nodes = plan.candidates.iter().map(|candidate| (&candidate.node, candidate.weight));
+        let mut nodes: Vec<(&Name, u32)> = nodes.collect();
+        if plan.pools().nth(1).is_some() {
+            // Weights count within one pool only.
+            let weight = |share: f64| (share * f64::from(SHARE_PPM)).ceil() as u32;
+            nodes = plan.shares().map(|(node, share)| (node, weight(share))).collect();
+        }
+        nodes.retain(|(node, _)| self.takes(visit, node));
+        nodes
     }
 
     /// The same of each pool of the client's list and, if asked for, of the map's other lists.
@@ -301,14 +319,24 @@ impl Steering {
     ) -> impl Iterator<Item = Vec<(&'a Name, u32)>> {
         let map = &self.map().map;
         let rules = map.projects.get(visit.project).map(|project| &project.map);
-        let own = rules.and_then(|rules| self.table().pools(rules.as_str(), visit.class));
-        let others = rules.and_then(|rules| self.table().lists_of(rules)).filter(|_| of_others);
-        let others = others.into_iter().flat_map(|lists| lists.distinct.iter().flatten());
-        own.into_iter().flatten().chain(others).map(move |pool| {
-            let members = map.pools.get(pool).into_iter().flatten();
-            let members = members.map(|(node, weight)| (node, *weight));
-            members.filter(|(node, weight)| *weight > 0 && self.takes(visit, node)).collect()
-        })
+        let own = rules.and_then(|rules| self.table().audience(rules.as_str(), visit.class));
+        let others = rules.and_then(|rules| map.maps.get(rules)).filter(|_| of_others);
+        let others = others.into_iter().flat_map(|rules| rules.lists().flatten());
+        let own_pools = own.into_iter().flat_map(|audience| &audience.pools);
+        own_pools.map(|pool| (pool, true)).chain(others.map(|pool| (pool, false))).map(
+            move |(pool, is_own)| {
+                let members = map.pools.get(pool).into_iter().flatten();
+                let members = members.map(|(node, weight)| (node, *weight));
+                // Of the nodes that serve some clients only, those of the client's own list are known
+                // to serve it or not.
+                let serves = |node: &Name| match own.filter(|_| is_own) {
+                    Some(own) => !own.refused.contains(node),
+                    None => map.nodes.get(node).is_some_and(|node| node.serve.is_none()),
+                };
+                let able = |node| serves(node) && self.takes(visit, node);
+                members.filter(|(node, weight)| *weight > 0 && able(node)).collect()
+            },
+        )
     }
 
     /// Whether the client may be sent to `node`.
@@ -321,7 +349,11 @@ impl Steering {
             .nodes
             .get(node)
             .is_some_and(|node| node.addresses_of(family).next().is_some());
-        node != visit.here && has_address && states.is_some_and(|s| s.state == State::Up)
+        let is_fit = self.map().unfit_for(visit.project, node, family).is_none();
+        node != visit.here
+            && has_address
+            && is_fit
+            && states.is_some_and(|s| s.state == State::Up && s.permille > 0)
     }
 }
 
@@ -352,9 +384,10 @@ impl std::fmt::Display for AtNode {
             None => writeln!(f, "  serves: {}", self.served)?,
         }
         let alternates: Vec<&str> = self.alternates.iter().map(Name::as_str).collect();
+        let smaller = if self.redirect.is_some() { "serves smaller ones, and " } else { "" };
         match alternates.as_slice() {
             [] => Ok(()),
-            names => writeln!(f, "  names as alternates: {}", names.join(", ")),
+            names => writeln!(f, "  {smaller}names as alternates: {}", names.join(", ")),
         }
     }
 }

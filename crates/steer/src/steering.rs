@@ -1,69 +1,23 @@
 //! [`Steering`]: the plan of every project, class and address family, ready to be looked up.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use locate::Locator;
-use model::{Dice, Family, Name};
+use model::{Family, Name};
 use nodemap::NodeMap;
 
-use crate::explain::Explanation;
-use crate::table::{ClassId, ClassTable};
-use crate::walk::{Verdict, Walk, walk};
+use crate::explain::{DecidedBy, Explanation};
+use crate::guard::Guard;
+use crate::plan::{Numbers, Plan, Policy};
+use crate::table::{Audience, ClassId, ClassTable};
+use crate::walk::{Walk, walk};
 
 /// The class table was compiled from other steering maps than those of the node map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the class table is of other steering maps: compile it anew from this node map")]
 pub struct OutdatedTable;
-
-/// Whom the clients of a class may be sent to in one address family.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Plan {
-    /// How it came about, and whether there is an answer at all.
-    pub verdict: Verdict,
-    /// The pool that answers, when one alone does.
-    pub pool: Option<Name>,
-    /// Every node that may be answered, weights above zero. Empty only with the verdicts
-    /// `NoFamily`, `NoData` and `ServFail`.
-    pub candidates: Vec<Candidate>,
-}
-
-/// A node of a plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The node.
-    pub node: Name,
-    /// Its addresses of the plan's family, at least one.
-    pub addresses: Vec<IpAddr>,
-    /// Its weight, above zero.
-    pub weight: u32,
-}
-
-impl Plan {
-    fn of(walk: &Walk) -> Self {
-        let candidates = walk.included().map(|step| Candidate {
-            node: step.node.clone(),
-            addresses: step.addresses.clone(),
-            weight: step.weight,
-        });
-        Self { verdict: walk.verdict, pool: walk.pool.clone(), candidates: candidates.collect() }
-    }
-
-    /// One candidate by chance, each with the chance of its weight; `None` when there is none.
-    pub fn pick(&self, dice: &mut Dice) -> Option<&Candidate> {
-        match self.candidates.as_slice() {
-            [only] => Some(only),
-            several => several.get(dice.pick(several.iter().map(|c| c.weight))?),
-        }
-    }
-
-    /// The share of answers each candidate can expect, from 0 to 1; they sum to 1.
-    pub fn shares(&self) -> impl Iterator<Item = (&Name, f64)> {
-        let total: u64 = self.candidates.iter().map(|c| u64::from(c.weight)).sum();
-        self.candidates.iter().map(move |c| (&c.node, f64::from(c.weight) / total as f64))
-    }
-}
 
 /// Plans for everybody: what health publishes, seen through the class table. Made whole from each
 /// node map, then only read.
@@ -71,40 +25,107 @@ impl Plan {
 pub struct Steering {
     table: Arc<ClassTable>,
     map: Arc<NodeMap>,
-    /// Project -> pool list of its map -> plan by family.
-    plans: HashMap<Name, Vec<[Plan; 2]>>,
+    /// In the order of the node map.
+    projects: Vec<Planned>,
+    numbers: HashMap<Name, u16>,
+    /// Of the projects that have one.
+    guards: BTreeMap<Name, Arc<Guard>>,
+}
+
+/// The plans of one project.
+#[derive(Debug)]
+struct Planned {
+    /// Its steering map.
+    map: Name,
+    /// By class: index into `plans`, which is that of the audience.
+    of_class: Arc<[u32]>,
+    /// By family.
+    plans: Vec<[Plan; 2]>,
 }
 
 impl Steering {
-    /// Walks every pool list of every project's map once per family.
+    /// Walks the pools of every audience of every project's map once per family.
     ///
     /// # Errors
     /// When `table` was compiled from other steering maps than `map` has.
     pub fn new(table: Arc<ClassTable>, map: Arc<NodeMap>) -> Result<Self, OutdatedTable> {
-        if !table.is_of(&map.map.maps) {
+        Self::after(None, table, map)
+    }
+
+    /// The same, in place of `old`, with whose counts the guards go on.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn after(
+        old: Option<&Self>,
+        table: Arc<ClassTable>,
+        map: Arc<NodeMap>,
+    ) -> Result<Self, OutdatedTable> {
+        if !table.is_of(&map.map) {
             return Err(OutdatedTable);
         }
-        let mut plans = HashMap::new();
-        for (name, project) in &map.map.projects {
-            let lists = table.lists_of(&project.map).map_or(&[][..], |lists| &lists.distinct);
-            let of_list = |pools: &Vec<Name>| {
-                Family::ALL.map(|family| Plan::of(&walk(&map, pools, family, &project.all_down)))
+        let (mut projects, mut guards) = (Vec::new(), BTreeMap::new());
+        let numbers = Numbers::of(&map.map);
+        for (number, (name, project)) in (0..=u16::MAX).zip(&map.map.projects) {
+            let audiences = table.audiences_of(&project.map);
+            let distinct = audiences.map_or(&[][..], |of| &of.distinct);
+            let policy = Policy::of(project);
+            let guard = project.max_share.map(|limit| {
+                let old = old.and_then(|old| old.guards.get(name));
+                Arc::new(Guard::new(limit, &map.map, old.map(Arc::as_ref)))
+            });
+            let of_audience = |audience: &Audience| {
+                let walk = |family| walk(&map, name, audience, family, &project.all_down);
+                let plan = |walk: Walk| {
+                    let tables = (&map.map, &numbers);
+                    Plan::of(&walk, policy, tables, number, guard.as_ref())
+                };
+                Family::ALL.map(|family| plan(walk(family)))
             };
-            plans.insert(name.clone(), lists.iter().map(of_list).collect());
+            projects.push(Planned {
+                map: project.map.clone(),
+                of_class: audiences.map(|of| Arc::clone(&of.of_class)).unwrap_or_default(),
+                plans: distinct.iter().map(of_audience).collect(),
+            });
+            guards.extend(guard.map(|guard| (name.clone(), guard)));
         }
-        Ok(Self { table, map, plans })
+        let numbers = map.map.projects.keys().cloned().zip(0..).collect();
+        Ok(Self { table, map, projects, numbers, guards })
     }
 
     /// The plan for clients of `class` who ask for `project`; `None` when the project or class is
     /// not of this node map and table.
     pub fn plan(&self, project: &Name, class: ClassId, family: Family) -> Option<&Plan> {
-        let map = &self.map.map.projects.get(project)?.map;
-        let list = self.table.lists_of(map)?.index_of(class)?;
-        let [v4, v6] = self.plans.get(project)?.get(list)?;
+        self.plan_of(*self.numbers.get(project)?, class, family)
+    }
+
+    /// The same of the project at this place among those of the node map: what each query asks for is
+    /// found without looking up a name.
+    pub fn plan_of(&self, project: u16, class: ClassId, family: Family) -> Option<&Plan> {
+        let Planned { of_class, plans, .. } = self.projects.get(usize::from(project))?;
+        let audience = *of_class.get(usize::from(class.get()))?;
+        let [v4, v6] = plans.get(audience as usize)?;
         Some(match family {
             Family::V4 => v4,
             Family::V6 => v6,
         })
+    }
+
+    /// The entry of the project's map that decides for `address`; the project is given by its place
+    /// among those of the node map. `locator` must be the one that the class table was compiled from.
+    pub fn decided_by(
+        &self,
+        project: u16,
+        address: IpAddr,
+        locator: &Locator,
+    ) -> Option<DecidedBy> {
+        let Planned { map, .. } = self.projects.get(usize::from(project))?;
+        DecidedBy::find(self, map, address, (&locator.locate(address), locator))
+    }
+
+    /// The guards, by project.
+    pub fn guards(&self) -> impl Iterator<Item = (&Name, &Guard)> {
+        self.guards.iter().map(|(name, guard)| (name, guard.as_ref()))
     }
 
     /// Every step from `address` to the nodes it may be sent to; `None` when there is no such

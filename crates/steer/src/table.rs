@@ -1,17 +1,22 @@
 //! The class table: address -> class and scope.
 //!
-//! A class is a set of addresses that every steering map treats alike: the tuple of the pool lists
-//! the maps give. Two entries of a map with the same list make one class, so that scopes are as
+//! A class is a set of addresses that every steering map treats alike: the tuple of what the maps give,
+//! each an [`Audience`]. Two entries of a map with the same list make one class, so that scopes are as
 //! wide as is true.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ipnet::IpNet;
-use locate::runs::{Bits, Run, Runs, prefix_len};
-use locate::{Evidence, Locator};
-use model::{Asn, Continent, CountryCode, Name};
-use nodemap::SteeringMap;
+use locate::Locator;
+use locate::runs::Bits;
+use model::Name;
+use nodemap::{AdminMap, Override};
+
+use crate::compile::{CLASSES_MAX, Compiler};
+use crate::rules::Rules;
+use crate::trie::{TooLarge, Trie};
 
 /// First address and last address of the IPv4-mapped block `::ffff:0:0/96`.
 const MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
@@ -20,17 +25,27 @@ const MAPPED: (u128, u128) = (0xffff_0000_0000, 0xffff_ffff_ffff);
 /// class, so that no scope reaches across the block.
 const MIXED: ClassId = ClassId(u16::MAX);
 
-/// Most classes a table can tell apart; `MIXED` takes one number.
-const CLASSES_MAX: usize = u16::MAX as usize;
+/// Leading bits of the first table for IPv4: 4 MiB, so that most addresses need nothing else.
+const FIRST_BITS_V4: u8 = 20;
+/// With more ranges than location databases give, such as those of a routing table: 64 MiB, since
+/// nearly every smaller block would have borders in it.
+const FIRST_BITS_ROUTED: u8 = 24;
+const RANGES_ROUTED: usize = 700_000;
+/// For IPv6: blocks given to registries are /12 to /23.
+const FIRST_BITS_V6: u8 = 16;
 
 /// A class of one [`ClassTable`]; means nothing to another table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClassId(u16);
 
 impl ClassId {
     /// The number, from 0 without gaps.
     pub fn get(self) -> u16 {
         self.0
+    }
+
+    pub(crate) fn of(number: u16) -> Self {
+        Self(number)
     }
 }
 
@@ -53,60 +68,91 @@ pub enum CompileError {
          give fewer different pool lists by ASN and country, or fewer maps"
     )]
     TooManyClasses,
+    /// More ranges of addresses than the table can hold.
+    #[error("there are too many different ranges of addresses: take smaller location databases")]
+    TooManyRanges,
 }
 
 /// Address -> class and scope for all steering maps together. Made whole, then only read; share it
 /// behind an `Arc`. Health and weights do not touch it.
 #[derive(Debug)]
 pub struct ClassTable {
-    v4: Runs<u32, ClassId>,
-    v6: Runs<u128, ClassId>,
-    /// What it was compiled from.
-    maps: BTreeMap<Name, SteeringMap>,
-    lists: BTreeMap<Name, MapLists>,
+    v4: Trie<u32>,
+    v6: Trie<u128>,
+    /// What it was compiled from, and when.
+    rules: Rules,
+    wall_ms: u64,
+    audiences: BTreeMap<Name, MapAudiences>,
     classes: usize,
+    /// Addresses of whom anything is known.
+    known: [f64; 2],
 }
 
-/// The pool lists of one map.
+/// What one map says of the addresses of a class.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Audience {
+    /// Its pools, in order.
+    pub pools: Vec<Name>,
+    /// The nodes that could be reached by them, and do not serve such clients.
+    pub refused: BTreeSet<Name>,
+}
+
+/// The audiences of one map.
 #[derive(Debug)]
-pub(crate) struct MapLists {
+pub(crate) struct MapAudiences {
     /// The different ones.
-    pub(crate) distinct: Vec<Vec<Name>>,
+    pub(crate) distinct: Vec<Audience>,
     /// By class: index into `distinct`.
-    of_class: Vec<u32>,
+    pub(crate) of_class: Arc<[u32]>,
 }
 
-impl MapLists {
-    /// Index into `distinct` of the list that holds for `class`.
+impl MapAudiences {
+    /// Index into `distinct` of the audience that clients of `class` are.
     pub(crate) fn index_of(&self, class: ClassId) -> Option<usize> {
         self.of_class.get(usize::from(class.0)).map(|i| *i as usize)
+    }
+
+    pub(crate) fn get(&self, class: ClassId) -> Option<&Audience> {
+        self.distinct.get(self.index_of(class)?)
+    }
+}
+
+impl From<TooLarge> for CompileError {
+    fn from(_: TooLarge) -> Self {
+        Self::TooManyRanges
     }
 }
 
 impl ClassTable {
-    /// Joins what `maps` say of every address that `locator` can tell apart.
+    /// Joins what the maps and nodes of `map` say at `wall_ms` (unix milliseconds) of every address that
+    /// `locator` can tell apart.
     ///
     /// # Errors
-    /// When there are more classes than the table can number.
-    pub fn compile(
-        locator: &Locator,
-        maps: &BTreeMap<Name, SteeringMap>,
-    ) -> Result<Self, CompileError> {
-        let mut compiler = Compiler::new(maps);
-        let v4 =
-            compiler.runs(locator.ranges_v4().map(|(first, _, evidence)| (first, evidence)))?;
-        let v6 =
-            compiler.runs(locator.ranges_v6().map(|(first, _, evidence)| (first, evidence)))?;
-        let v6 = with_mapped(&v6, &v4);
-        let classes = compiler.by_lists.len();
-        let lists = compiler.finish();
-        Ok(Self { v4, v6, maps: maps.clone(), lists, classes })
+    /// When there are more classes, or ranges of addresses, than the table can number.
+    pub fn compile(locator: &Locator, map: &AdminMap, wall_ms: u64) -> Result<Self, CompileError> {
+        let rules = Rules::of(map);
+        let mut compiler = Compiler::new(&rules, locator.routes(), wall_ms);
+        // Runs are freed before the next ones are made: they are as large as what is made of them.
+        let v4_runs = compiler.v4(locator)?;
+        let is_routed = v4_runs.len() > RANGES_ROUTED;
+        let first_bits = if is_routed { FIRST_BITS_ROUTED } else { FIRST_BITS_V4 };
+        let mapped = match v4_runs.as_slice() {
+            [(_, only)] => *only,
+            _ => MIXED,
+        };
+        let v4 = Trie::build(first_bits, v4_runs)?;
+        let mut v6_runs = compiler.v6(locator)?;
+        put_mapped(&mut v6_runs, mapped);
+        let known = compiler.known();
+        let (classes, audiences) = compiler.finish();
+        let v6 = Trie::build(FIRST_BITS_V6, v6_runs)?;
+        Ok(Self { v4, v6, rules, wall_ms, audiences, classes, known })
     }
 
     /// The class of `address` and the shortest prefix of that class around it (S2).
     pub fn lookup(&self, address: IpAddr) -> Hit {
         match address {
-            IpAddr::V4(v4) => hit(v4.to_bits(), self.v4.find(v4.to_bits())),
+            IpAddr::V4(v4) => self.v4.find(v4.to_bits()),
             IpAddr::V6(v6) => self.lookup_v6(v6.to_bits()),
         }
     }
@@ -122,13 +168,41 @@ impl ClassTable {
 
     /// The ordered pools that `map` gives to `class`.
     pub fn pools(&self, map: &str, class: ClassId) -> Option<&[Name]> {
-        let lists = self.lists.get(map)?;
-        lists.distinct.get(lists.index_of(class)?).map(Vec::as_slice)
+        self.audience(map, class).map(|audience| audience.pools.as_slice())
     }
 
-    /// Whether this table was compiled from `maps`: if not, a changed node map needs a new table.
-    pub fn is_of(&self, maps: &BTreeMap<Name, SteeringMap>) -> bool {
-        self.maps == *maps
+    /// What `map` says of clients of `class`.
+    pub fn audience(&self, map: &str, class: ClassId) -> Option<&Audience> {
+        self.audiences.get(map)?.get(class)
+    }
+
+    /// Whether this table was compiled from the rules of `map`: if not, a changed node map needs a new
+    /// table.
+    pub fn is_of(&self, map: &AdminMap) -> bool {
+        self.rules == Rules::of(map)
+    }
+
+    /// Until when it holds, unix milliseconds: then an override expires, and a table compiled from the
+    /// same map is another one. `None`: for ever.
+    pub fn holds_until_ms(&self) -> Option<u64> {
+        let rules = self.rules.maps().values().flat_map(|map| &map.overrides);
+        rules.filter(|rule| rule.holds_at(self.wall_ms)).filter_map(|rule| rule.expires_ms).min()
+    }
+
+    /// The override of `map` that decides for an address.
+    pub fn override_at(&self, map: &str, address: IpAddr) -> Option<&Override> {
+        self.rules.maps().get(map)?.override_at(address, self.wall_ms)
+    }
+
+    /// All of IPv4, ascending from address zero: where each range of one class begins.
+    pub fn ranges_v4(&self) -> impl Iterator<Item = (u32, ClassId)> + '_ {
+        self.v4.runs()
+    }
+
+    /// The same of IPv6, where the IPv4-mapped block is one range of a class of its own, unless all of
+    /// IPv4 is of one.
+    pub fn ranges_v6(&self) -> impl Iterator<Item = (u128, ClassId)> + '_ {
+        self.v6.runs()
     }
 
     /// Number of classes.
@@ -146,141 +220,40 @@ impl ClassTable {
         self.v4.memory_bytes().saturating_add(self.v6.memory_bytes())
     }
 
-    pub(crate) fn lists_of(&self, map: &Name) -> Option<&MapLists> {
-        self.lists.get(map)
+    /// How many IPv4 and IPv6 addresses there are of which a database or a route says anything.
+    pub(crate) fn known(&self) -> [f64; 2] {
+        self.known
+    }
+
+    /// The names of the maps.
+    pub(crate) fn maps(&self) -> impl Iterator<Item = &str> {
+        self.audiences.keys().map(Name::as_str)
+    }
+
+    pub(crate) fn audiences_of(&self, map: &Name) -> Option<&MapAudiences> {
+        self.audiences.get(map)
     }
 
     fn lookup_v6(&self, address: u128) -> Hit {
         if (MAPPED.0..=MAPPED.1).contains(&address) {
             // The low 32 bits are the IPv4 address.
-            let v4 = address as u32;
-            let inner = hit(v4, self.v4.find(v4));
+            let inner = self.v4.find(address as u32);
             if inner.scope > 0 {
                 return Hit { scope: inner.scope.saturating_add(96), ..inner };
             }
             // All of IPv4 is one class, which then stands in the IPv6 runs too.
         }
-        hit(address, self.v6.find(address))
+        self.v6.find(address)
     }
 }
 
-fn hit<K: Bits>(address: K, run: Option<Run<K, ClassId>>) -> Hit {
-    match run {
-        Some(run) => Hit { class: run.value, scope: prefix_len(address, run.first, run.last) },
-        // Never: runs cover the whole space.
-        None => Hit { class: ClassId(0), scope: 0 },
-    }
-}
-
-/// The IPv6 runs with the IPv4-mapped block cut out, or filled when IPv4 is of one class.
-fn with_mapped(v6: &Runs<u128, ClassId>, v4: &Runs<u32, ClassId>) -> Runs<u128, ClassId> {
-    let mapped = match (v4.len(), v4.find(0)) {
-        (1, Some(run)) => run.value,
-        _ => MIXED,
-    };
-    let (below, above): (Vec<_>, Vec<_>) =
-        v6.iter().map(|run| (run.first, run.value)).partition(|(first, _)| *first < MAPPED.0);
-    let after = MAPPED.1.after().and_then(|after| Some((after, v6.find(after)?.value)));
-    let above = above.into_iter().filter(|(first, _)| *first > MAPPED.1);
-    Runs::from_ascending(below.into_iter().chain([(MAPPED.0, mapped)]).chain(after).chain(above))
-}
-
-/// One map, ready to be asked for any evidence: entry -> index of its pool list.
-struct MapIndex<'a> {
-    distinct: Vec<&'a [Name]>,
-    default: u32,
-    continent: HashMap<Continent, u32>,
-    country: HashMap<CountryCode, u32>,
-    asn: HashMap<Asn, u32>,
-}
-
-impl<'a> MapIndex<'a> {
-    fn new(map: &'a SteeringMap) -> Self {
-        let mut distinct: Vec<&[Name]> = Vec::new();
-        let mut numbers: HashMap<&'a [Name], u32> = HashMap::new();
-        let mut number = |list: &'a Vec<Name>| {
-            *numbers.entry(list).or_insert_with(|| {
-                distinct.push(list);
-                u32::try_from(distinct.len().saturating_sub(1)).unwrap_or(u32::MAX)
-            })
-        };
-        let default = number(&map.default);
-        let continent = map.continent.iter().map(|(k, list)| (*k, number(list))).collect();
-        let country = map.country.iter().map(|(k, list)| (*k, number(list))).collect();
-        let asn = map.asn.iter().map(|(k, list)| (*k, number(list))).collect();
-        Self { distinct, default, continent, country, asn }
-    }
-
-    /// The list for `evidence`: ASN before country before continent before default.
-    fn list_for(&self, evidence: Evidence) -> u32 {
-        let asn = evidence.asn.and_then(|asn| self.asn.get(&asn));
-        let country = || evidence.country.and_then(|country| self.country.get(&country));
-        let continent = || evidence.continent.and_then(|continent| self.continent.get(&continent));
-        asn.or_else(country).or_else(continent).copied().unwrap_or(self.default)
-    }
-}
-
-struct Compiler<'a> {
-    names: Vec<&'a Name>,
-    maps: Vec<MapIndex<'a>>,
-    by_lists: HashMap<Vec<u32>, ClassId>,
-    by_evidence: HashMap<Evidence, ClassId>,
-}
-
-impl<'a> Compiler<'a> {
-    fn new(maps: &'a BTreeMap<Name, SteeringMap>) -> Self {
-        Self {
-            names: maps.keys().collect(),
-            maps: maps.values().map(MapIndex::new).collect(),
-            by_lists: HashMap::new(),
-            by_evidence: HashMap::new(),
-        }
-    }
-
-    fn runs<K: Bits>(
-        &mut self,
-        ranges: impl Iterator<Item = (K, Evidence)>,
-    ) -> Result<Runs<K, ClassId>, CompileError> {
-        let mut failed = None;
-        let runs = Runs::from_ascending(ranges.map_while(|(first, evidence)| {
-            self.class_of(evidence).map(|class| (first, class)).map_err(|e| failed = Some(e)).ok()
-        }));
-        failed.map_or(Ok(runs), Err)
-    }
-
-    fn class_of(&mut self, evidence: Evidence) -> Result<ClassId, CompileError> {
-        if let Some(class) = self.by_evidence.get(&evidence) {
-            return Ok(*class);
-        }
-        let lists: Vec<u32> = self.maps.iter().map(|map| map.list_for(evidence)).collect();
-        let next = self.by_lists.len();
-        let class = match self.by_lists.get(&lists) {
-            Some(class) => *class,
-            None if next < CLASSES_MAX => {
-                let class = ClassId(u16::try_from(next).unwrap_or(u16::MAX));
-                self.by_lists.insert(lists, class);
-                class
-            }
-            None => return Err(CompileError::TooManyClasses),
-        };
-        self.by_evidence.insert(evidence, class);
-        Ok(class)
-    }
-
-    fn finish(self) -> BTreeMap<Name, MapLists> {
-        let mut tuples: Vec<(ClassId, Vec<u32>)> =
-            self.by_lists.into_iter().map(|(lists, class)| (class, lists)).collect();
-        tuples.sort_unstable_by_key(|(class, _)| *class);
-        let of_map =
-            |i: usize| tuples.iter().map(|(_, lists)| lists.get(i).copied().unwrap_or(0)).collect();
-        self.names
-            .into_iter()
-            .zip(self.maps)
-            .enumerate()
-            .map(|(i, (name, map))| {
-                let distinct = map.distinct.into_iter().map(<[Name]>::to_vec).collect();
-                (name.clone(), MapLists { distinct, of_class: of_map(i) })
-            })
-            .collect()
-    }
+/// Puts the IPv4-mapped block into the IPv6 runs, as a run of the class `mapped`.
+fn put_mapped(v6: &mut Vec<(u128, ClassId)>, mapped: ClassId) {
+    let from = v6.partition_point(|(first, _)| *first < MAPPED.0);
+    let to = v6.partition_point(|(first, _)| *first <= MAPPED.1);
+    let behind = to.checked_sub(1).and_then(|last| v6.get(last)).map(|(_, class)| *class);
+    let after = MAPPED.1.after().zip(behind);
+    // Where the IPv6 runs begin anew right behind the block, that is the run behind it.
+    let after = after.filter(|(after, _)| v6.get(to).is_none_or(|(first, _)| first != after));
+    v6.splice(from..to, std::iter::once((MAPPED.0, mapped)).chain(after));
 }

@@ -1,13 +1,18 @@
 //! S1, S2, S5 and the shares, as tables and as properties; and the shipped database.
 
+mod chosen;
+mod compared;
 mod explained;
+mod guarded;
 mod planned;
 mod real_data;
 mod redirects;
+mod routed;
 mod scopes;
+mod shared;
 mod walks;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use locate::Evidence;
@@ -74,7 +79,7 @@ fn node_map(pools: &str, nodes: &str) -> NodeMap {
         );
         states.insert(name(node), NodeStates { v4: state(v4), v6: state(v6) });
     }
-    NodeMap { format: 1, generation: 7, publisher: "test".into(), map: admin, states }
+    NodeMap::new(7, "test", admin, states)
 }
 
 fn state(word: &str) -> Option<NodeState> {
@@ -88,7 +93,17 @@ fn state(word: &str) -> Option<NodeState> {
         other => panic!("{other}"),
     };
     let since_s: u64 = since.parse().unwrap();
-    Some(NodeState { state, reason: "a test".into(), since_ms: since_s * 1000 })
+    Some(NodeState::new(state, "a test", since_s * 1000))
+}
+
+/// Clients that get these pools, and all their nodes.
+fn audience(pools: &[Name]) -> crate::Audience {
+    crate::Audience { pools: pools.to_vec(), refused: BTreeSet::new() }
+}
+
+/// An admin map with nothing but steering maps.
+fn ruled(maps: &BTreeMap<Name, SteeringMap>) -> AdminMap {
+    AdminMap { maps: maps.clone(), ..AdminMap::default() }
 }
 
 fn project(map: &str, all_down: AllDown) -> Project {

@@ -13,6 +13,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr;
 
+/// What processors take from memory at a time.
+const LINE_BYTES: usize = 64;
 /// Room for one `IP_PKTINFO` or `IPV6_PKTINFO` message.
 const CONTROL_BYTES: usize = 64;
 
@@ -36,6 +38,8 @@ pub struct Batch {
     headers: *mut libc::mmsghdr,
     count: usize,
     datagram_bytes_max: usize,
+    /// From one slot's bytes to the next one's.
+    stride: usize,
     /// How many slots the last `receive` filled.
     filled: usize,
     /// How many headers the kernel may have written since they were last reset.
@@ -70,16 +74,20 @@ impl Batch {
     pub fn new(count: usize, datagram_bytes_max: usize) -> Self {
         let count = count.clamp(1, 1024);
         let datagram_bytes_max = datagram_bytes_max.clamp(1, 65_535);
+        // An odd number of cache lines: with a power of two the beginnings of all datagrams, which
+        // are all that most of them have, would share a few lines of the first cache.
+        let stride = (datagram_bytes_max.div_ceil(LINE_BYTES) | 1) * LINE_BYTES;
         // SAFETY: an all-zero `Slot` is valid: integers, byte arrays and a null pointer.
         let slot = || unsafe { MaybeUninit::<Slot>::zeroed().assume_init() };
         // SAFETY: an all-zero `mmsghdr` is valid: integers and null pointers.
         let header = || unsafe { MaybeUninit::<libc::mmsghdr>::zeroed().assume_init() };
         let batch = Self {
             slots: leak((0..count).map(|_| slot()).collect()),
-            bytes: leak(vec![0u8; count * datagram_bytes_max]),
+            bytes: leak(vec![0u8; count * stride]),
             headers: leak((0..count).map(|_| header()).collect()),
             count,
             datagram_bytes_max,
+            stride,
             filled: 0,
             dirty: count,
             outgoing: Vec::with_capacity(count),
@@ -91,7 +99,7 @@ impl Batch {
             // `batch`, which frees all three together.
             unsafe {
                 let slot = batch.slots.add(i);
-                (*slot).part.iov_base = batch.bytes.add(i * datagram_bytes_max).cast();
+                (*slot).part.iov_base = batch.bytes.add(i * stride).cast();
                 (*slot).part.iov_len = datagram_bytes_max;
                 let header = &mut (*batch.headers.add(i)).msg_hdr;
                 header.msg_name = (&raw mut (*slot).from).cast();
@@ -146,11 +154,9 @@ impl Batch {
         // `&self` keeps `receive`, the only writer, away while the references live.
         let (slot, header) = unsafe { (&*self.slots.add(i), &*self.headers.add(i)) };
         let length = (header.msg_len as usize).min(self.datagram_bytes_max);
-        // SAFETY: slot `i` owns `datagram_bytes_max` initialised bytes from this offset, and
-        // `length` is not more. Writers are kept away as above.
-        let bytes = unsafe {
-            std::slice::from_raw_parts(self.bytes.add(i * self.datagram_bytes_max), length)
-        };
+        // SAFETY: slot `i` owns `stride` initialised bytes from this offset, and `length` is
+        // not more. Writers are kept away as above.
+        let bytes = unsafe { std::slice::from_raw_parts(self.bytes.add(i * self.stride), length) };
         let truncated = header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0;
         Some(Datagram { bytes, from: address(&slot.from)?, truncated })
     }
@@ -203,7 +209,7 @@ impl Drop for Batch {
         // borrows from this value any more.
         unsafe {
             drop(Box::from_raw(ptr::slice_from_raw_parts_mut(self.slots, self.count)));
-            let bytes = self.count * self.datagram_bytes_max;
+            let bytes = self.count * self.stride;
             drop(Box::from_raw(ptr::slice_from_raw_parts_mut(self.bytes, bytes)));
             drop(Box::from_raw(ptr::slice_from_raw_parts_mut(self.headers, self.count)));
         }

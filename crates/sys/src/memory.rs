@@ -38,3 +38,26 @@ pub fn give_back() {
     // SAFETY: it takes a flag, and may be called by any thread at any time.
     unsafe { libmimalloc_sys::mi_collect(false) };
 }
+
+/// While this lives, what is freed is given back at once: for work that takes much memory in large pieces
+/// one after the other, each of which would else stay with the process while the next is taken. Then it
+/// is again as after [`keep_briefly`].
+#[derive(Debug)]
+pub struct AtOnce(());
+
+impl AtOnce {
+    /// Begins it.
+    pub fn begin() -> Self {
+        // SAFETY: it takes two numbers, and may be called by any thread at any time.
+        unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, 0) };
+        Self(())
+    }
+}
+
+impl Drop for AtOnce {
+    fn drop(&mut self) {
+        // SAFETY: it takes a flag, and may be called by any thread at any time.
+        unsafe { libmimalloc_sys::mi_collect(true) };
+        keep_briefly();
+    }
+}

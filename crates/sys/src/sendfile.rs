@@ -1,5 +1,5 @@
-//! File content to sockets without a copy: `sendfile(2)`, what must leave right before it, and a
-//! way to say "file content goes here" where only slices of memory can be said.
+//! File content to sockets without a copy: `sendfile(2)`, and a way to say "file content goes here"
+//! where only slices of memory can be said.
 //!
 //! A mark is a slice of one reserved range of addresses. It stands for bytes of a file in a list of
 //! buffers, is cut and advanced like any other slice, and is told from real ones by its address.
@@ -7,7 +7,7 @@
 //! reads zeros.
 
 use std::fs::File;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::OnceLock;
 
@@ -60,29 +60,6 @@ pub fn send_file(socket: &impl AsFd, file: &File, offset: u64, len: usize) -> io
         let sent = unsafe {
             libc::sendfile(socket.as_fd().as_raw_fd(), file.as_raw_fd(), &raw mut offset, len)
         };
-        match usize::try_from(sent) {
-            Ok(sent) => return Ok(sent),
-            Err(_) => interrupted_or(io::Error::last_os_error())?,
-        }
-    }
-}
-
-/// Writes `buffers` to a stream socket and says that more follows at once (`MSG_MORE`), so that it
-/// leaves in the same packet. Returns how many bytes the socket took.
-///
-/// # Errors
-/// As `sendmsg(2)` has them.
-pub fn send_more(socket: &impl AsFd, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-    // SAFETY: all zero is a valid `msghdr`: no address, no buffers, no control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    // The kernel only reads through it; `IoSlice` has the layout of `iovec`.
-    message.msg_iov = buffers.as_ptr().cast_mut().cast();
-    message.msg_iovlen = buffers.len();
-    let flags = libc::MSG_MORE | libc::MSG_NOSIGNAL;
-    loop {
-        // SAFETY: `message` describes exactly `buffers`, which live through the call and are only
-        // read. The descriptor is open because `socket` is borrowed.
-        let sent = unsafe { libc::sendmsg(socket.as_fd().as_raw_fd(), &raw const message, flags) };
         match usize::try_from(sent) {
             Ok(sent) => return Ok(sent),
             Err(_) => interrupted_or(io::Error::last_os_error())?,
@@ -164,18 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn a_head_and_a_part_of_a_file_arrive_in_order() {
+    fn parts_of_a_file_arrive_in_order() {
         let file = file(b"0123456789", "sendfile");
         let (near, mut far) = UnixStream::pair().unwrap();
-        let head = [IoSlice::new(b"he"), IoSlice::new(b"ad ")];
-        assert_eq!(send_more(&near, &head).unwrap(), 5);
         assert_eq!(send_file(&near, &file, 3, 4).unwrap(), 4);
         assert_eq!(send_file(&near, &file, 8, 4).unwrap(), 2, "what there is");
         assert_eq!(send_file(&near, &file, 10, 4).unwrap(), 0, "the end");
         drop(near);
         let mut got = String::new();
         far.read_to_string(&mut got).unwrap();
-        assert_eq!(got, "head 345689");
+        assert_eq!(got, "345689");
         let (near, _far) = UnixStream::pair().unwrap();
         let error = send_file(&near, &file, u64::MAX, 1).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);

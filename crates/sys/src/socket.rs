@@ -1,6 +1,7 @@
 //! Socket options that the standard library does not have.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use libc::c_int;
@@ -138,6 +139,61 @@ pub fn tell_destination(socket: &impl AsFd, v6: bool) -> io::Result<()> {
     }
 }
 
+/// Sends with this many hops to live (`IP_TTL`, `IPV6_UNICAST_HOPS`), and drops what comes with fewer
+/// than `at_least` (`IP_MINTTL`, `IPV6_MINHOPCOUNT`; RFC 5082): of an IPv4 (`v6` false) or IPv6 socket.
+///
+/// # Errors
+/// As `setsockopt(2)` has them.
+pub fn hops(socket: &impl AsFd, v6: bool, hops: u8, at_least: u8) -> io::Result<()> {
+    let (hops, at_least) = (c_int::from(hops), c_int::from(at_least));
+    if v6 {
+        /// From `linux/in6.h`.
+        const IPV6_MINHOPCOUNT: c_int = 73;
+        set(socket, libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, hops)?;
+        set(socket, libc::IPPROTO_IPV6, IPV6_MINHOPCOUNT, at_least)
+    } else {
+        /// From `linux/in.h`.
+        const IP_MINTTL: c_int = 21;
+        set(socket, libc::IPPROTO_IP, libc::IP_TTL, hops)?;
+        set(socket, libc::IPPROTO_IP, IP_MINTTL, at_least)
+    }
+}
+
+/// Signs every segment to and from `peer` with `key`, and drops what is not signed so (`TCP_MD5SIG`,
+/// RFC 2385): of a listener, or of a socket before it connects. An empty key ends that.
+///
+/// # Errors
+/// `InvalidInput` for keys of more than 80 bytes; else as `setsockopt(2)` has them.
+pub fn sign_segments(socket: &impl AsFd, peer: IpAddr, key: &[u8]) -> io::Result<()> {
+    /// `struct tcp_md5sig` of `linux/tcp.h`: a `sockaddr_storage` (128 bytes), flags and prefix length (a
+    /// byte each), length of the key (2 bytes), interface (4), key.
+    const KEY_AT: usize = 136;
+    const KEY_BYTES_MAX: usize = 80;
+    let too_long = || io::Error::from(io::ErrorKind::InvalidInput);
+    let length = u16::try_from(key.len()).map_err(|_| too_long())?;
+    let mut option = [0u8; KEY_AT + KEY_BYTES_MAX];
+    let mut put = |at: usize, bytes: &[u8]| {
+        let place = option.get_mut(at..).and_then(|rest| rest.get_mut(..bytes.len()));
+        place.map(|place| place.copy_from_slice(bytes)).ok_or_else(too_long)
+    };
+    let family = |number: c_int| (number as libc::sa_family_t).to_ne_bytes();
+    match peer {
+        // After the family two bytes of port, which is any.
+        IpAddr::V4(address) => {
+            put(0, &family(libc::AF_INET))?;
+            put(4, &address.octets())?;
+        }
+        // ... and four of flow.
+        IpAddr::V6(address) => {
+            put(0, &family(libc::AF_INET6))?;
+            put(8, &address.octets())?;
+        }
+    }
+    put(130, &length.to_ne_bytes())?;
+    put(KEY_AT, key)?;
+    set_bytes(socket, libc::IPPROTO_TCP, libc::TCP_MD5SIG, &option)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
@@ -202,5 +258,40 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let error = choose_congestion(&listener, "no-such-thing").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn connections_need_the_key_of_their_listener() {
+        let key = b"a key of both";
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        match sign_segments(&listener, address.ip(), key) {
+            Ok(()) => {}
+            // A kernel without it says so when it is asked, not later.
+            Err(error) => return assert_eq!(error.raw_os_error(), Some(libc::ENOPROTOOPT)),
+        }
+        let socket = || socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+        let (signed, plain) = (socket().unwrap(), socket().unwrap());
+        sign_segments(&signed, address.ip(), key).unwrap();
+        signed.connect(&address.into()).unwrap();
+        listener.accept().unwrap();
+        // What is not signed is dropped without a word.
+        plain.set_nonblocking(true).unwrap();
+        let error = plain.connect(&address.into()).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINPROGRESS));
+        assert!(sign_segments(&listener, address.ip(), &[0; 81]).is_err());
+    }
+
+    #[test]
+    fn hops_are_set_on_both_families() {
+        let four = TcpListener::bind("127.0.0.1:0").unwrap();
+        hops(&four, false, 255, 254).unwrap();
+        let (ttl, at_least) =
+            (get(&four, libc::IPPROTO_IP, libc::IP_TTL), get(&four, libc::IPPROTO_IP, 21));
+        assert_eq!((ttl, at_least), (255i32.to_ne_bytes().to_vec(), 254i32.to_ne_bytes().to_vec()));
+        if let Ok(six) = TcpListener::bind("[::1]:0") {
+            hops(&six, true, 255, 255).unwrap();
+            assert_eq!(get(&six, libc::IPPROTO_IPV6, 73), 255i32.to_ne_bytes());
+        }
     }
 }

@@ -29,7 +29,7 @@ pub enum Outcome {
     Refused,
     /// The client was sent to another node (302).
     Redirected,
-    /// The health page.
+    /// A page of the edge itself: of health, or for an authority of certificates.
     Health,
 }
 
@@ -69,7 +69,8 @@ impl Outcome {
     }
 }
 
-/// One answer that has ended. Texts are as they came over the wire: formats escape them.
+/// One answer that has ended. Texts of requests and answers are as they came over the wire: formats
+/// escape them. Names of ours (node, project, upstream) and words have nothing to escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// When it ended, milliseconds since 1970 UTC.

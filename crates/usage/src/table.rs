@@ -9,6 +9,8 @@ mod print;
 use std::fmt;
 use std::str::FromStr;
 
+use model::Asn;
+
 use crate::sums::{Count, Sum, Sums};
 
 /// By what a report is made.
@@ -107,14 +109,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// The `top` largest of `sums` by bytes. `name_of` has the names of AS numbers, asked by their
-    /// digits.
-    pub fn new(
-        subject: Subject,
-        sums: &Sums,
-        top: usize,
-        name_of: impl Fn(&str) -> Option<String>,
-    ) -> Self {
+    /// The `top` largest of `sums` by bytes.
+    pub fn new(subject: Subject, sums: &Sums, top: usize) -> Self {
         let mut keys: Vec<_> = sums.by_key().collect();
         // Connections alone are no traffic.
         keys.retain(|(_, sum)| sum.count != Count::default());
@@ -127,9 +123,7 @@ impl Table {
             };
             let key = text(key.unwrap_or_default());
             let (key, about) = match subject {
-                Subject::Asn if !key.is_empty() => {
-                    (format!("AS{key}"), name_of(&key).unwrap_or_default())
-                }
+                Subject::Asn if !key.is_empty() => (format!("AS{key}"), String::new()),
                 _ => (key, text(about.unwrap_or_default())),
             };
             Row { key, about: clean(&about), sum: sum.clone() }
@@ -147,6 +141,21 @@ impl Table {
             all: sums.all,
             limits: sums.limits().map(|(word, count)| (text(word), count)).collect(),
             period_ms: sums.period_ms,
+        }
+    }
+
+    /// The networks that it shows, where it is by these.
+    pub fn networks(&self) -> impl Iterator<Item = Asn> {
+        let rows = self.rows.iter().filter(|_| self.subject == Subject::Asn);
+        rows.filter_map(|row| row.key.parse().ok())
+    }
+
+    /// Puts their names beside them.
+    pub fn name_networks(&mut self, name_of: impl Fn(Asn) -> Option<String>) {
+        let rows = self.rows.iter_mut().filter(|_| self.subject == Subject::Asn);
+        for row in rows {
+            let name = row.key.parse().ok().and_then(&name_of);
+            row.about = clean(&name.unwrap_or_default());
         }
     }
 }

@@ -53,8 +53,8 @@ pub fn connection(
 }
 
 impl Addresses {
-    /// What is written of an address.
-    fn of(self, address: IpAddr) -> IpAddr {
+    /// What is written of an address; an IPv4-mapped one is that IPv4 address.
+    pub fn of(self, address: IpAddr) -> IpAddr {
         match (self, address.to_canonical()) {
             (Self::Whole, address) => address,
             (Self::Truncated, IpAddr::V4(address)) => {

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
+use model::Asn;
 use usage::read::{Access, Line, Lines, line};
 use usage::sums::{Place, Sums};
 use usage::table::{Subject, Table};
@@ -113,9 +114,14 @@ fn the_week_of_june_2009_by_network() {
     };
     let others: Vec<String> = (64_512..64_712).map(|asn| format!("AS{asn}")).collect();
     let sums = sums(&published, &others, line, |access| access.asn.to_vec());
-    let names: HashMap<&str, &str> =
-        published.rows.iter().map(|[asn, .., name]| (&asn[2..], name.as_str())).collect();
-    let table = Table::new(Subject::Asn, &sums, 20, |asn| names.get(asn).map(|n| (*n).to_owned()));
+    let names: HashMap<Asn, &str> = published
+        .rows
+        .iter()
+        .map(|[asn, .., name]| (asn.parse().unwrap(), name.as_str()))
+        .collect();
+    let mut table = Table::new(Subject::Asn, &sums, 20);
+    assert!(table.networks().all(|asn| names.contains_key(&asn)));
+    table.name_networks(|asn| names.get(&asn).map(|name| (*name).to_owned()));
     for ((rank, cells), row) in (1..).zip(cells(&table)).zip(&published.rows) {
         let [asn, mbytes, requests, percent, name] = row.each_ref().map(String::as_str);
         assert_eq!(cells, [&*rank.to_string(), asn, mbytes, requests, percent, name]);
@@ -139,7 +145,7 @@ fn the_week_of_june_2009_by_country() {
     };
     let others: Vec<String> = (0..100).map(|n| format!("X{n}")).collect();
     let sums = sums(&published, &others, line, |access| access.country.to_vec());
-    let table = Table::new(Subject::Country, &sums, 20, |_| None);
+    let table = Table::new(Subject::Country, &sums, 20);
     assert_eq!(cells(&table).len(), 20);
     for ((rank, cells), row) in (1..).zip(cells(&table)).zip(&published.rows) {
         let [country, mbytes, requests, ..] = row.each_ref().map(String::as_str);

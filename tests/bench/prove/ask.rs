@@ -31,6 +31,9 @@ pub(crate) struct Ask {
     /// Its own among all, where it was drawn; in its fields, too.
     pub(crate) name: String,
     pub(crate) must: Must,
+    /// All of it may come where parts, or nothing, are due: no client is worse off than without asking for
+    /// that. So it is while an edge hands over.
+    pub(crate) may_be_whole: bool,
     pub(crate) object: Arc<Known>,
     /// After so many bytes of the body the client goes away.
     pub(crate) leave_after: Option<u64>,
@@ -47,6 +50,7 @@ impl Ask {
             fields: Vec::new(),
             name: String::new(),
             must: Must::Whole,
+            may_be_whole: false,
             object: Arc::clone(object),
             leave_after: None,
             came: AtomicU64::new(0),

@@ -1,17 +1,17 @@
 //! A crowd that does nothing: idle connections and slow readers beside a steady load of small requests.
 //! What do the others notice of it, what does it cost, and does it get what it wants in the end?
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::ask::{Ask, Known};
 use crate::edge::{Edge, Way};
 use crate::http1::Resting;
+use crate::load::{self, PATIENCE, Steady};
 use crate::objects::Object;
 
 /// Clients that make the steady load, and connections that are made at a time.
@@ -23,10 +23,6 @@ const SETTLE: Duration = Duration::from_secs(3);
 /// A slow reader takes so much at a time, and pauses.
 const SIP_BYTES: u64 = 2 << 10;
 const SIP_PAUSE: Duration = Duration::from_secs(1);
-/// Less than a time slice of the scheduler says nothing when client and edge share two cores.
-const UNHEARD: Duration = Duration::from_millis(2);
-/// An answer that takes longer never comes.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How many do nothing, and what the others do.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,19 +55,19 @@ pub(crate) async fn run(crowd: &Crowd) -> Result<()> {
     // All of the large one is there before anybody sips of it.
     crowd.edge.http1(Way::H1).await?.ask(&Ask::whole(large)).await?;
 
-    println!(
-        "beside                         p50 ms   p99 ms  p99.9 ms   max ms    RSS MiB   all TCP MiB"
-    );
-    let alone = load(crowd, small, "nobody").await?;
+    load::tell_columns();
+    let Crowd { edge, rate, seconds, .. } = crowd;
+    let steady = Steady { edge, small, clients: CLIENTS, rate: *rate, seconds: *seconds };
+    let alone = steady.load("nobody").await?;
     let before = crowd.edge.rss_kib()?;
     let idle = connect_idle(crowd, small).await?;
     sleep(SETTLE).await;
-    let with_idle = load(crowd, small, &format!("{} idle", crowd.idle)).await?;
+    let with_idle = steady.load(&format!("{} idle", crowd.idle)).await?;
     let beside_idle = crowd.edge.rss_kib()?;
-    let mut readers = read_slowly(crowd, large).await?;
+    let mut readers = read_slowly(edge, crowd.slow, large).await?;
     sleep(SETTLE).await;
     let everybody = format!("{} idle, {} slow readers", crowd.idle, crowd.slow);
-    let with_all = load(crowd, small, &everybody).await?;
+    let with_all = steady.load(&everybody).await?;
     let beside_all = crowd.edge.rss_kib()?;
 
     tell_cost("idle connection", before, beside_idle, crowd.idle);
@@ -82,7 +78,7 @@ pub(crate) async fn run(crowd: &Crowd) -> Result<()> {
     }
     wake(idle, small).await?;
     println!("every idle connection answered again, every slow reader has right bytes so far");
-    let bound_ms = alone.max(UNHEARD).as_secs_f64() * 1e3 * crowd.within;
+    let bound_ms = load::bound(alone, crowd.within);
     let worst_ms = with_idle.max(with_all).as_secs_f64() * 1e3;
     println!("p99.9 is {worst_ms:.2} ms beside them at most, {bound_ms:.2} ms are due");
     ensure!(worst_ms <= bound_ms, "others waited: p99.9 is {worst_ms:.2} ms beside the crowd");
@@ -94,67 +90,6 @@ fn tell_cost(what: &str, before: Option<u64>, after: Option<u64>, count: u32) {
         let each = (after as f64 - before as f64) / f64::from(count.max(1));
         println!("memory of each {what}: {each:.1} KiB");
     }
-}
-
-/// Steady small requests at the wanted rate: prints how long their answers took, and returns the p99.9.
-async fn load(crowd: &Crowd, small: &Arc<Known>, beside: &str) -> Result<Duration> {
-    // Beside 15,000 connections the kernel takes a millisecond to find a free port for one more: that is
-    // not the edge's.
-    let mut connections = Vec::new();
-    for _ in 0..CLIENTS {
-        connections.push(crowd.edge.http1(Way::H1).await?);
-    }
-    let began = Instant::now();
-    let mut clients = JoinSet::new();
-    for (number, mut connection) in (0..CLIENTS).zip(connections) {
-        let (crowd, small) = (crowd.clone(), Arc::clone(small));
-        clients.spawn(async move {
-            let ask = Ask::whole(&small);
-            let mut took = Vec::new();
-            for turn in (number..crowd.rate * crowd.seconds).step_by(CLIENTS as usize) {
-                let due = began + Duration::from_secs(1) * turn / crowd.rate;
-                // From when it should have been sent if the client is late because of the answer
-                // before; the lateness of its own alarm clock is not the edge's.
-                let since = if Instant::now() < due {
-                    sleep_until(due).await;
-                    Instant::now()
-                } else {
-                    due
-                };
-                timeout(PATIENCE, connection.ask(&ask)).await??;
-                took.push(since.elapsed());
-            }
-            anyhow::Ok(took)
-        });
-    }
-    let mut took = Vec::new();
-    while let Some(client) = clients.join_next().await {
-        took.extend(client??);
-    }
-    took.sort_unstable();
-    let at = |part: f64| {
-        let place = ((took.len() as f64 * part) as usize).min(took.len() - 1);
-        took[place]
-    };
-    let at_ms = |part: f64| at(part).as_secs_f64() * 1e3;
-    let rss = crowd.edge.rss_kib()?.map_or(f64::NAN, |kib| kib as f64 / 1024.0);
-    println!(
-        "{beside:<28} {:>8.2} {:>8.2} {:>9.2} {:>8.2} {rss:>10.1} {:>13.0}",
-        at_ms(0.5),
-        at_ms(0.99),
-        at_ms(0.999),
-        at_ms(1.0),
-        tcp_mib()?
-    );
-    Ok(at(0.999))
-}
-
-/// What the kernel holds for TCP, both ends of everything.
-fn tcp_mib() -> Result<f64> {
-    let text = fs::read_to_string("/proc/net/sockstat")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("TCP:"));
-    let pages = line.and_then(|rest| rest.rsplit_once("mem ")).context("no memory of TCP")?.1;
-    Ok(pages.trim().parse::<f64>()? * 4096.0 / f64::from(1 << 20))
 }
 
 /// Connections that had an answer and are quiet.
@@ -182,17 +117,21 @@ async fn connect_idle(crowd: &Crowd, small: &Arc<Known>) -> Result<Vec<Resting>>
 
 /// Readers that take little at a time, one after the other so that the client is never busy with all
 /// of them at once; one that ends found a fault.
-async fn read_slowly(crowd: &Crowd, large: &Arc<Known>) -> Result<JoinSet<Result<()>>> {
+pub(crate) async fn read_slowly(
+    edge: &Edge,
+    count: u32,
+    large: &Arc<Known>,
+) -> Result<JoinSet<Result<()>>> {
     let mut readers = JoinSet::new();
     let began = Instant::now();
-    for number in 0..crowd.slow {
-        let mut connection = crowd.edge.narrow().await?;
-        let (large, crowd) = (Arc::clone(large), crowd.clone());
+    for number in 0..count {
+        let mut connection = edge.narrow().await?;
+        let large = Arc::clone(large);
         readers.spawn(async move {
             let ask = Ask::whole(&large);
             connection.send(std::slice::from_ref(&ask)).await?;
             let mut judge = connection.begin(&ask).await?;
-            let mut due = began + SIP_PAUSE * number / crowd.slow;
+            let mut due = began + SIP_PAUSE * number / count;
             while judge.taken() < judge.length() {
                 due += SIP_PAUSE;
                 sleep_until(due).await;

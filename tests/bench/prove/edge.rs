@@ -1,7 +1,8 @@
 //! The edge that is asked, and the ways to ask it.
 
+use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,6 +36,9 @@ pub(crate) struct Edge {
     /// The folder that its master serves: objects are put there
     #[arg(long)]
     pub(crate) tree: PathBuf,
+    /// Where its clients come from; wherever the system likes when there is nothing.
+    #[arg(skip)]
+    pub(crate) from: Option<IpAddr>,
 }
 
 /// A way to ask.
@@ -68,8 +72,23 @@ pub(crate) enum Shared {
     Http3(http3::Connection),
 }
 
+/// A connection takes no more requests: nothing came of this one, and it may be asked on another.
+#[derive(Debug)]
+pub(crate) struct Ended;
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection ended")
+    }
+}
+
+impl std::error::Error for Ended {}
+
 impl Shared {
     /// Sends a request and has its answer judged; how many bytes of body came.
+    ///
+    /// # Errors
+    /// [`Ended`], or what is wrong with the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<u64> {
         match self {
             Self::Http2(connection) => connection.ask(ask).await,
@@ -78,7 +97,48 @@ impl Shared {
     }
 }
 
+/// A client in any way.
+pub(crate) enum Client {
+    /// On a connection of its own.
+    Alone(http1::Connection),
+    Sharing(Shared),
+}
+
+impl Client {
+    /// Sends a request and has its answer judged; how many bytes of body came.
+    pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<u64> {
+        match self {
+            Self::Alone(connection) => connection.ask(ask).await,
+            Self::Sharing(connection) => connection.ask(ask).await,
+        }
+    }
+}
+
 impl Edge {
+    /// A client on a new connection.
+    pub(crate) async fn client(&self, way: Way) -> Result<Client> {
+        self.client_on(self.share(way).await?.as_ref(), way).await
+    }
+
+    /// A client on this connection; on a new one in a way whose connections are not shared.
+    pub(crate) async fn client_on(&self, shared: Option<&Shared>, way: Way) -> Result<Client> {
+        Ok(match shared {
+            Some(shared) => Client::Sharing(shared.clone()),
+            None => Client::Alone(self.http1(way).await?),
+        })
+    }
+
+    /// A TCP connection to one of its addresses.
+    pub(crate) async fn tcp(&self, to: SocketAddr) -> Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(from) = self.from {
+            socket.bind((from, 0).into())?;
+        }
+        let stream = socket.connect(to).await.context("cannot connect")?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
     /// Connects in a way whose connections are shared; nothing for HTTP/1.1.
     pub(crate) async fn share(&self, way: Way) -> Result<Option<Shared>> {
         Ok(match way {
@@ -86,7 +146,8 @@ impl Edge {
             Way::H2c | Way::H2 => Some(Shared::Http2(self.http2(way).await?)),
             Way::H3 => {
                 let (edge, config) = self.tls(b"h3")?;
-                Some(Shared::Http3(http3::Connection::connect(edge, config).await?))
+                let from = self.from.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
+                Some(Shared::Http3(http3::Connection::connect(from, edge, config).await?))
             }
         })
     }
@@ -94,12 +155,11 @@ impl Edge {
     /// Connects by HTTP/1.1, over TLS when the way says so.
     pub(crate) async fn http1(&self, way: Way) -> Result<http1::Connection> {
         if way != Way::Https {
-            let stream = TcpStream::connect(self.http).await.context("cannot connect")?;
-            stream.set_nodelay(true)?;
+            let stream = self.tcp(self.http).await?;
             return Ok(http1::Connection::on(Box::new(stream), self.http));
         }
         let (edge, config) = self.tls(b"http/1.1")?;
-        let stream = tls::connect(edge, Arc::new(config)).await?;
+        let stream = tls::over(self.tcp(edge).await?, edge, Arc::new(config)).await?;
         Ok(http1::Connection::on(Box::new(stream), edge))
     }
 
@@ -113,12 +173,11 @@ impl Edge {
 
     async fn http2(&self, way: Way) -> Result<http2::Connection> {
         if way == Way::H2c {
-            let stream = TcpStream::connect(self.http).await.context("cannot connect")?;
-            stream.set_nodelay(true)?;
+            let stream = self.tcp(self.http).await?;
             return http2::Connection::on(stream, format!("http://{}", self.http)).await;
         }
         let (edge, config) = self.tls(b"h2")?;
-        let stream = tls::connect(edge, Arc::new(config)).await?;
+        let stream = tls::over(self.tcp(edge).await?, edge, Arc::new(config)).await?;
         http2::Connection::on(stream, format!("https://{edge}")).await
     }
 

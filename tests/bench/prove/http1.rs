@@ -7,6 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 
 use crate::ask::Ask;
+use crate::edge::Ended;
 use crate::judge::{Judge, Next};
 
 /// Longest line of a head.
@@ -25,6 +26,10 @@ pub(crate) struct Connection {
     stream: BufReader<Box<dyn Stream>>,
     authority: String,
     buffer: Vec<u8>,
+    /// The server may end it after any answer.
+    pub(crate) may_end: bool,
+    /// It does so after this one.
+    ends: bool,
 }
 
 /// A connection on which nothing is under way, in few bytes.
@@ -37,7 +42,8 @@ impl Resting {
     /// Ready for requests.
     pub(crate) fn wake(self) -> Connection {
         let stream = BufReader::with_capacity(BUFFER_BYTES, self.stream);
-        Connection { stream, authority: self.authority, buffer: Vec::new() }
+        let (authority, buffer) = (self.authority, Vec::new());
+        Connection { stream, authority, buffer, may_end: false, ends: false }
     }
 }
 
@@ -84,8 +90,8 @@ impl Connection {
     }
 
     async fn write(&mut self, text: &str) -> Result<()> {
-        self.stream.write_all(text.as_bytes()).await.context("cannot send")?;
-        self.stream.flush().await.context("cannot send")
+        self.stream.write_all(text.as_bytes()).await.context(Ended)?;
+        self.stream.flush().await.context(Ended)
     }
 
     /// Takes the answer to one of them and says how many bytes of body came, and whether the client
@@ -97,7 +103,7 @@ impl Connection {
                 return Ok((judge.taken(), Next::Leave));
             }
         }
-        Ok((judge.end()?, Next::More))
+        Ok((judge.end()?, if self.ends { Next::Leave } else { Next::More }))
     }
 
     /// Takes the head of an answer.
@@ -106,7 +112,8 @@ impl Connection {
         let judge = Judge::begin(ask, head.status, &head.fields)?;
         ensure!(!head.fields.contains_key(header::TRANSFER_ENCODING), "a length was known");
         let stays = head.fields.get(header::CONNECTION).is_none_or(|said| said == "keep-alive");
-        ensure!(stays, "the connection was to stay");
+        ensure!(stays || self.may_end, "the connection was to stay");
+        self.ends = !stays;
         Ok(judge)
     }
 
@@ -121,7 +128,11 @@ impl Connection {
     }
 
     /// Reads the head of an answer.
+    ///
+    /// # Errors
+    /// [`Ended`] when nothing comes, or what is wrong with it.
     async fn head(&mut self) -> Result<Head> {
+        ensure!(!self.stream.fill_buf().await.context(Ended)?.is_empty(), Ended);
         let status = self.line().await?;
         let status = status.strip_prefix("HTTP/1.1 ").context("not HTTP/1.1")?;
         let status = StatusCode::from_bytes(status.get(..3).context("no status")?.as_bytes())?;

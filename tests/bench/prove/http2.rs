@@ -2,6 +2,7 @@
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
+use h2::Reason;
 use http::{Request, Response};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::body::Incoming;
@@ -9,6 +10,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::ask::Ask;
+use crate::edge::Ended;
 use crate::http1::Stream;
 use crate::judge::{Judge, Next};
 
@@ -57,7 +59,15 @@ impl Connection {
     }
 
     async fn send(&mut self, request: Request<Empty<Bytes>>) -> Result<Response<Incoming>> {
-        self.requests.ready().await.context("the connection ended")?;
-        self.requests.send_request(request).await.context("no answer")
+        self.requests.ready().await.context(Ended)?;
+        self.requests.try_send_request(request).await.map_err(|unsent| {
+            let is_unsent = unsent.message().is_some();
+            let error = anyhow::Error::from(unsent.into_error());
+            let reason =
+                error.chain().find_map(|cause| cause.downcast_ref::<h2::Error>()?.reason());
+            // RFC 9113 sections 6.8 and 8.7: nothing was done with it.
+            let is_refused = matches!(reason, Some(Reason::NO_ERROR | Reason::REFUSED_STREAM));
+            if is_unsent || is_refused { error.context(Ended) } else { error.context("no answer") }
+        })
     }
 }

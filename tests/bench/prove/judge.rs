@@ -22,6 +22,7 @@ pub(crate) enum Next {
 /// Looks at one answer as it comes.
 pub(crate) struct Judge<'a> {
     ask: &'a Ask,
+    must: Must,
     body: Body,
     /// Bytes of the body that came.
     taken: u64,
@@ -43,7 +44,12 @@ impl<'a> Judge<'a> {
     pub(crate) fn begin(ask: &'a Ask, status: StatusCode, fields: &HeaderMap) -> Result<Self> {
         let known = &ask.object;
         let whole = known.object.length();
-        let wanted = match ask.must {
+        let is_whole = ask.may_be_whole && status == StatusCode::OK;
+        let must = match &ask.must {
+            Must::Parts(_) | Must::NotModified if is_whole => Must::Whole,
+            must => must.clone(),
+        };
+        let wanted = match must {
             Must::Whole => StatusCode::OK,
             Must::Parts(_) => StatusCode::PARTIAL_CONTENT,
             Must::Unsatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
@@ -52,7 +58,7 @@ impl<'a> Judge<'a> {
             Must::Missing => StatusCode::NOT_FOUND,
         };
         ensure!(status == wanted, "{status} came, {wanted} was due: {fields:?}");
-        if matches!(ask.must, Must::Whole | Must::Parts(_) | Must::NotModified) {
+        if matches!(must, Must::Whole | Must::Parts(_) | Must::NotModified) {
             let etag = text(fields, header::ETAG)?;
             ensure!(etag == known.etag, "ETag {etag}, it was {}", known.etag);
         }
@@ -60,7 +66,7 @@ impl<'a> Judge<'a> {
             Some(value) => Some(value.to_str()?.parse::<u64>().context("Content-Length")?),
             None => None,
         };
-        let body = match &ask.must {
+        let body = match &must {
             Must::Whole => Body::Part(0..whole),
             Must::Parts(parts) => Body::of_parts(&joined(parts), whole, fields)?,
             Must::Unsatisfiable => {
@@ -79,10 +85,10 @@ impl<'a> Judge<'a> {
             Body::Multipart { .. } => announced.context("no Content-Length")?,
             Body::Any => announced.unwrap_or_default(),
         };
-        let has_none = ask.method == Method::HEAD || ask.must == Must::NotModified;
+        let has_none = ask.method == Method::HEAD || must == Must::NotModified;
         let (body, length) = if has_none { (Body::Any, 0) } else { (body, length) };
         ensure!(!matches!(body, Body::Any) || length <= WORDS_MAX, "{length} bytes of words");
-        Ok(Self { ask, body, taken: 0, length })
+        Ok(Self { ask, must, body, taken: 0, length })
     }
 
     /// How long the body is, as announced.
@@ -112,9 +118,7 @@ impl<'a> Judge<'a> {
     /// Judges the end of the body.
     pub(crate) fn end(self) -> Result<u64> {
         ensure!(self.taken == self.length, "ended after {} of {}", self.taken, self.length);
-        if let (Body::Multipart { boundary, got }, Must::Parts(parts)) =
-            (&self.body, &self.ask.must)
-        {
+        if let (Body::Multipart { boundary, got }, Must::Parts(parts)) = (&self.body, &self.must) {
             multipart(self.ask, boundary, got, &joined(parts))?;
         }
         Ok(self.taken)

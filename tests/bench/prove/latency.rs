@@ -14,8 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::ask::{Ask, Known};
-use crate::edge::{Edge, Shared, Way};
-use crate::http1;
+use crate::edge::{Client, Edge, Way};
 use crate::link::{self, Link};
 use crate::objects::Object;
 
@@ -51,12 +50,6 @@ pub(crate) struct Latency {
     /// Milliseconds that a byte travels, each way
     #[arg(long, default_value_t = 40)]
     delay_ms: u64,
-}
-
-/// A connection, or a share in one.
-enum Client {
-    Alone(http1::Connection),
-    Sharing(Shared),
 }
 
 /// Loads in every way with every number of downloads, and prints a line for each; an error when a small
@@ -117,7 +110,7 @@ async fn load(
     let mut running = JoinSet::new();
     let mut asks = Vec::new();
     for _ in 0..downloads {
-        let mut client = Client::of(shared.as_ref(), edge, way).await?;
+        let mut client = edge.client_on(shared.as_ref(), way).await?;
         let ask = Arc::new(Ask::whole(large));
         asks.push(Arc::clone(&ask));
         running.spawn(async move {
@@ -129,9 +122,8 @@ async fn load(
         });
     }
     let came = || asks.iter().map(|ask| ask.came.load(Relaxed)).collect::<Vec<_>>();
-    let mut client = Client::of(shared.as_ref(), edge, way).await?;
-    let mut apart =
-        Client::of(None, edge, if way == Way::H2 { Way::Https } else { Way::H1 }).await?;
+    let mut client = edge.client_on(shared.as_ref(), way).await?;
+    let mut apart = edge.client(if way == Way::H2 { Way::Https } else { Way::H1 }).await?;
     sleep(WARM_UP).await;
     let before = came();
     let sampled = async {
@@ -217,20 +209,4 @@ fn tell(way: Way, took: &[f64], apart: &[f64], samples: &[f64], each: &[u64]) {
         *least as f64 / share,
         *most as f64 / share
     );
-}
-
-impl Client {
-    async fn of(shared: Option<&Shared>, edge: &Edge, way: Way) -> Result<Self> {
-        Ok(match shared {
-            Some(shared) => Self::Sharing(shared.clone()),
-            None => Self::Alone(edge.http1(way).await?),
-        })
-    }
-
-    async fn ask(&mut self, ask: &Ask) -> Result<u64> {
-        match self {
-            Self::Alone(connection) => connection.ask(ask).await,
-            Self::Sharing(connection) => connection.ask(ask).await,
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Mixed requests: whole, ranges, conditions, clients that go away, cold and warm, over every protocol,
 //! and each byte of the answers looked at.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,14 +9,15 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::error::Elapsed;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::ask::{Ask, Asks};
 use crate::books::{AllCame, Books, Came};
-use crate::edge::{Edge, Shared, Way};
+use crate::edge::{Edge, Ended, Shared, Way};
 use crate::http1;
 use crate::judge::Next;
 use crate::objects;
+use crate::restart::restart;
 
 /// Requests that a client of `h1-pipelined` sends before it reads.
 const PIPELINED: usize = 16;
@@ -53,6 +55,17 @@ pub(crate) struct Mixed {
     /// The same seed asks the same
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// In each way the edge hands over to a successor so often: whoever is told to go, or was not
+    /// answered, asks on another connection
+    #[arg(long, default_value_t = 0, requires = "admin")]
+    pub(crate) restarts: u32,
+}
+
+impl Mixed {
+    /// Whether whoever met this goes on on another connection.
+    fn goes_on(&self, fault: &anyhow::Error) -> bool {
+        self.restarts > 0 && fault.is::<Ended>()
+    }
 }
 
 /// What came of the requests of one way.
@@ -64,6 +77,8 @@ struct Tally {
     right: AtomicU64,
     /// Of these, those whose client went away before the end.
     left: AtomicU64,
+    /// Times that a client went on on another connection.
+    moved: AtomicU64,
     /// Bytes of their bodies.
     bytes: AtomicU64,
     came: Mutex<AllCame>,
@@ -75,21 +90,22 @@ pub(crate) async fn run(mixed: &Mixed) -> Result<()> {
     let known = mixed.edge.know(objects::all(mixed.large_mib << 20)).await?;
     // Of each run other objects are cold.
     let mark = format!("{:x}", rt::clock::now().wall_ms);
-    println!("way             requests   left early       bytes   faults   seconds");
+    println!("way             requests   left early   moved       bytes   faults   seconds");
     let (mut faults, mut came) = (0, AllCame::new());
     for way in &mixed.ways {
         let asks = Asks::new(mixed.seed, format!("{mark}-{}", way.name()), &known);
         let began = rt::clock::now().mono_ns;
-        let tally = ask_all(mixed, *way, asks).await;
+        let tally = beside_restarts(mixed, ask_all(mixed, *way, asks)).await?;
         let seconds = (rt::clock::now().mono_ns - began) as f64 / 1e9;
-        let Tally { right, left, bytes, faults: told, came: of_way, .. } = tally;
+        let Tally { right, left, moved, bytes, faults: told, came: of_way, .. } = tally;
         came.extend(of_way.into_inner().unwrap_or_else(PoisonError::into_inner));
         let told = told.into_inner().unwrap_or_else(PoisonError::into_inner);
         println!(
-            "{:<13} {:>10} {:>12} {:>11} {:>8} {seconds:>9.1}",
+            "{:<13} {:>10} {:>12} {:>7} {:>11} {:>8} {seconds:>9.1}",
             way.name(),
             right.into_inner(),
             left.into_inner(),
+            moved.into_inner(),
             bytes.into_inner(),
             told.len()
         );
@@ -97,7 +113,20 @@ pub(crate) async fn run(mixed: &Mixed) -> Result<()> {
         faults += told.len();
     }
     ensure!(faults == 0, "{faults} faults (the same draws again: --seed {})", mixed.seed);
-    mixed.books.compare(&came).await
+    // Each process has metrics of its own.
+    mixed.books.compare(&came, mixed.restarts == 0).await
+}
+
+/// Has the edge hand over meanwhile, as often as is wanted.
+async fn beside_restarts<T>(mixed: &Mixed, asking: impl Future<Output = T>) -> Result<T> {
+    let Some(admin) = mixed.books.admin.as_ref().filter(|_| mixed.restarts > 0) else {
+        return Ok(asking.await);
+    };
+    let asking = async { (asking.await, Instant::now()) };
+    let restarting = async { restart(admin, mixed.restarts).await.map(|()| Instant::now()) };
+    let ((asked, over), restarted) = tokio::join!(asking, restarting);
+    ensure!(restarted? <= over, "all was asked before the last hand-over: ask more (-n)");
+    Ok(asked)
 }
 
 /// Lets all clients ask until enough was asked.
@@ -143,7 +172,8 @@ impl Client {
                 let mut asks = asks.lock().unwrap_or_else(PoisonError::into_inner);
                 let wanted =
                     (0..at_once).take_while(|_| tally.begun.fetch_add(1, Relaxed) < mixed.requests);
-                wanted.map(|_| asks.draw()).collect()
+                let may_be_whole = mixed.restarts > 0;
+                wanted.map(|_| Ask { may_be_whole, ..asks.draw() }).collect()
             };
             if batch.is_empty() {
                 return;
@@ -154,7 +184,18 @@ impl Client {
                 }
                 Self::Sharing(connection) => {
                     for ask in &batch {
-                        tally.count(ask, false, timeout(PATIENCE, connection.ask(ask)).await);
+                        let answer = loop {
+                            let answer = timeout(PATIENCE, connection.ask(ask)).await;
+                            if !matches!(&answer, Ok(Err(fault)) if mixed.goes_on(fault)) {
+                                break answer;
+                            }
+                            tally.moved.fetch_add(1, Relaxed);
+                            match mixed.edge.share(way).await {
+                                Ok(Some(other)) => *connection = other,
+                                _ => break answer,
+                            }
+                        };
+                        tally.count(ask, mixed.restarts > 0, answer);
                     }
                 }
             }
@@ -175,6 +216,10 @@ async fn in_row(
     while let [first, ..] = ahead {
         let mut open = match sent(connection.take(), way, mixed, ahead).await {
             Ok(open) => open,
+            Err(fault) if mixed.goes_on(&fault) => {
+                tally.moved.fetch_add(1, Relaxed);
+                continue;
+            }
             Err(fault) => {
                 tally.count(first, false, Ok(Err(fault)));
                 ahead = &ahead[1..];
@@ -186,10 +231,14 @@ async fn in_row(
                 *connection = Some(open);
                 break;
             };
-            ahead = rest;
             let answer = timeout(PATIENCE, open.take(ask)).await;
+            if matches!(&answer, Ok(Err(fault)) if mixed.goes_on(fault)) {
+                tally.moved.fetch_add(1, Relaxed);
+                break;
+            }
+            ahead = rest;
             let stays = matches!(answer, Ok(Ok((_, Next::More))));
-            let may_come_again = batch.len() > 1;
+            let may_come_again = batch.len() > 1 || mixed.restarts > 0;
             tally.count(ask, may_come_again, answer.map(|taken| taken.map(|(bytes, _)| bytes)));
             if !stays {
                 break;
@@ -209,6 +258,7 @@ async fn sent(
         Some(open) => open,
         None => mixed.edge.http1(way).await?,
     };
+    open.may_end = mixed.restarts > 0;
     open.send(asks).await?;
     Ok(open)
 }

@@ -37,13 +37,12 @@ pub(crate) fn client(certificate: &Path, alpn: &[u8]) -> Result<ClientConfig> {
     Ok(config)
 }
 
-/// Connects by TCP and TLS.
-pub(crate) async fn connect(
+/// TLS over a connection to this address of the edge.
+pub(crate) async fn over(
+    stream: TcpStream,
     edge: SocketAddr,
     config: Arc<ClientConfig>,
 ) -> Result<TlsStream<TcpStream>> {
-    let stream = TcpStream::connect(edge).await.context("cannot connect")?;
-    stream.set_nodelay(true)?;
     let name = ServerName::IpAddress(edge.ip().into());
     TlsConnector::from(config).connect(name, stream).await.context("TLS")
 }

@@ -156,12 +156,26 @@ impl Network {
 
     /// Ends the host of an edge by a signal (`TERM`: with all it holds made durable) and starts it again.
     pub(crate) fn restart(&mut self, edge: usize, signal: &str) {
-        let host = &mut self.hosts[edge];
-        let pid = host.id().to_string();
-        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
-        host.wait().unwrap();
-        *host = spawn(self.dir.path(), HOSTS[edge]);
+        self.kill(edge, signal);
+        self.spawn(edge);
         self.wait_for(edge);
+    }
+
+    /// Ends the host of an edge by a signal.
+    pub(crate) fn kill(&mut self, edge: usize, signal: &str) {
+        self.signal(edge, signal);
+        self.hosts[edge].wait().unwrap();
+    }
+
+    /// Sends the host of an edge a signal.
+    pub(crate) fn signal(&self, edge: usize, signal: &str) {
+        let pid = self.hosts[edge].id().to_string();
+        assert!(Command::new("kill").args(["-s", signal, &pid]).status().unwrap().success());
+    }
+
+    /// Starts the host of an edge, which may not come to serve.
+    pub(crate) fn spawn(&mut self, edge: usize) {
+        self.hosts[edge] = spawn(self.dir.path(), HOSTS[edge]);
     }
 
     /// Where configs and admin sockets lie, `one.toml`, `one.sock` and so on.
@@ -213,7 +227,8 @@ impl Network {
         samples.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
     }
 
-    fn admin(&self, host: &str, page: &str) -> String {
+    /// A page of the admin listener of a host.
+    pub(crate) fn admin(&self, host: &str, page: &str) -> String {
         let mut get = Command::new("curl");
         get.args(["-sS", "--unix-socket"]).arg(self.dir.path().join(format!("{host}.sock")));
         output(get.arg(format!("http://admin/{page}"))).out

@@ -1,8 +1,8 @@
-//! What keeps an edge from writing its access logs.
+//! What keeps a role from writing its logs.
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use config::{ConfigFile, HostConfig};
 use nodemap::Finding;
@@ -11,20 +11,23 @@ use rt::file::without_waiting;
 
 /// What is wrong with the path of each log: it names another's file, or none that can be written to.
 pub(super) fn unwritable(file: &ConfigFile, config: &HostConfig) -> Vec<Finding> {
-    let logs = config.edge.as_ref().map_or(&[][..], |edge| &edge.logs);
-    let finding = |at: usize| {
-        let path = logs.get(at)?.path.as_path();
-        let is_taken = logs.iter().take(at).any(|other| other.path == path);
+    let of_edge = config.edge.iter().flat_map(|edge| edge.logs.iter().map(|log| &log.path));
+    let of_edge =
+        of_edge.enumerate().map(|(at, path)| (KeyPath::of(&["edge", "log"]).index(at), path));
+    let of_dns = config.dns.iter().filter_map(|dns| Some(&dns.log.as_ref()?.path));
+    let of_dns = of_dns.map(|path| (KeyPath::of(&["dns", "log"]), path));
+    let logs: Vec<(KeyPath, &PathBuf)> = of_edge.chain(of_dns).collect();
+    let finding = |(at, (key, path)): (usize, &(KeyPath, &PathBuf))| {
+        let is_taken = logs.iter().take(at).any(|(_, other)| other == path);
         let (problem, remedy) = if is_taken {
             let problem = format!("{} is the path of another log too", path.display());
             (problem, "give each log a file of its own".to_owned())
         } else {
             trouble(path)?
         };
-        let key = KeyPath::of(&["edge", "log"]).index(at).key("path");
-        Some(file.finding_of(&key, problem, remedy))
+        Some(file.finding_of(&key.clone().key("path"), problem, remedy))
     };
-    (0..logs.len()).filter_map(finding).collect()
+    logs.iter().enumerate().filter_map(finding).collect()
 }
 
 fn trouble(path: &Path) -> Option<(String, String)> {
@@ -32,17 +35,17 @@ fn trouble(path: &Path) -> Option<(String, String)> {
     if !folder.is_dir() {
         return Some((
             format!("{} is no folder: the log is not written", folder.display()),
-            "make it, for the user that the edge runs as".to_owned(),
+            "make it, for the user that the role runs as".to_owned(),
         ));
     }
     let error = attempt(path, folder).err()?;
     Some((
         format!("{} cannot be written to ({error})", path.display()),
-        "let the user that the edge runs as write there, or name another file".to_owned(),
+        "let the user that the role runs as write there, or name another file".to_owned(),
     ))
 }
 
-/// Opens the file as the edge does. One that is not there is not made: should the edge that runs take
+/// Opens the file as the role does. One that is not there is not made: should the role that runs take
 /// it, its lines would go with it. A file of another name tells as well.
 fn attempt(path: &Path, folder: &Path) -> io::Result<()> {
     // A pipe that nobody reads would be waited for without end.
@@ -87,7 +90,7 @@ mod tests {
             check(&["a.log", "gone/a.log", "a.log"]),
             [
                 "e.toml:14: edge.log.path: gone is no folder: the log is not written: make it, \
-                 for the user that the edge runs as",
+                 for the user that the role runs as",
                 "e.toml:16: edge.log.path: a.log is the path of another log too: give each log a \
                  file of its own",
             ]

@@ -10,18 +10,33 @@ use usage::read::{Access, Connection, Line};
 use usage::sums::{Place, Sums};
 use usage::table::{BETWEEN, Subject};
 
+use super::files::Count;
+
 /// What is asked of the logs, and what is needed to understand them.
 #[derive(Debug)]
 pub(crate) struct What {
     pub(crate) subject: Subject,
-    /// Lines from this time on, milliseconds since 1970 UTC.
-    pub(crate) from_ms: Option<u64>,
-    /// Lines before this time.
-    pub(crate) to_ms: Option<u64>,
+    pub(crate) period: Period,
     /// Tells the country of lines that do not.
     pub(crate) locator: Option<Locator>,
     /// Tells the project of lines that do not.
     pub(crate) hosts: Hosts,
+}
+
+/// The time whose lines count, milliseconds since 1970 UTC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Period {
+    /// From this on.
+    pub(crate) from_ms: Option<u64>,
+    /// Before this.
+    pub(crate) to_ms: Option<u64>,
+}
+
+impl Period {
+    pub(crate) fn holds(self, ended_ms: u64) -> bool {
+        self.from_ms.is_none_or(|from| ended_ms >= from)
+            && self.to_ms.is_none_or(|to| ended_ms < to)
+    }
 }
 
 /// Host -> project.
@@ -51,7 +66,7 @@ impl Hosts {
 
     /// The project that has the host of a URL, else the host itself without its port; `buffer` is room
     /// for that.
-    fn project<'a>(&'a self, host: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
+    pub(crate) fn project<'a>(&'a self, host: &[u8], buffer: &'a mut Vec<u8>) -> &'a [u8] {
         let port = host.iter().rposition(|byte| !byte.is_ascii_digit());
         let name = match port {
             Some(at) if host.get(at) == Some(&b':') => host.get(..at).unwrap_or_default(),
@@ -76,17 +91,12 @@ pub(crate) struct Counter<'a> {
     key: Vec<u8>,
 }
 
-impl<'a> Counter<'a> {
-    pub(crate) fn new(what: &'a What) -> Self {
-        Self { what, sums: Sums::default(), key: Vec::new() }
-    }
-
+impl Count for Counter<'_> {
     /// Counts a line, if it is of the period that is asked for.
-    pub(crate) fn count(&mut self, line: &Line<'_>) {
+    fn count(&mut self, line: &Line<'_>) {
         let (Line::Access(Access { ended_ms, .. }) | Line::Connection(Connection { ended_ms, .. })) =
             line;
-        let What { from_ms, to_ms, .. } = self.what;
-        if from_ms.is_some_and(|from| *ended_ms < from) || to_ms.is_some_and(|to| *ended_ms >= to) {
+        if !self.what.period.holds(*ended_ms) {
             return;
         }
         match line {
@@ -94,6 +104,12 @@ impl<'a> Counter<'a> {
             Line::Access(access) => self.access(access),
             Line::Connection(connection) => self.connection(connection),
         }
+    }
+}
+
+impl<'a> Counter<'a> {
+    pub(crate) fn new(what: &'a What) -> Self {
+        Self { what, sums: Sums::default(), key: Vec::new() }
     }
 
     fn access(&mut self, access: &Access<'_>) {
@@ -141,7 +157,7 @@ impl<'a> Counter<'a> {
 }
 
 /// The address of a client; of a truncated one, the first it may have been.
-fn address(client: &[u8]) -> Option<IpAddr> {
+pub(crate) fn address(client: &[u8]) -> Option<IpAddr> {
     let client = std::str::from_utf8(client).ok()?;
     client.split('/').next()?.parse().ok()
 }

@@ -16,10 +16,7 @@ use std::thread;
 use anyhow::{Result, anyhow};
 use flate2::bufread::MultiGzDecoder;
 use indicatif::{ProgressBar, ProgressStyle};
-use usage::read::{Fault, Lines, line};
-use usage::sums::Sums;
-
-use super::count::{Counter, What};
+use usage::read::{Fault, Line, Lines, line};
 
 /// How much of a plain file is one part.
 const PART_BYTES: u64 = 64 << 20;
@@ -56,22 +53,27 @@ struct Done {
     error: Option<io::Error>,
 }
 
-/// What was read of all logs.
+/// Who is told of every line that was understood.
+pub(crate) trait Count: Send {
+    /// Counts a line.
+    fn count(&mut self, line: &Line<'_>);
+}
+
+/// How the reading of all logs went.
 #[derive(Debug)]
-pub(super) struct Reading {
-    pub(super) sums: Sums,
+pub(crate) struct Reading {
     /// In the order of the files and of what is in them.
     parts: Vec<Done>,
 }
 
 impl Reading {
     /// Lines that were not understood.
-    pub(super) fn malformed(&self) -> u64 {
+    pub(crate) fn malformed(&self) -> u64 {
         self.parts.iter().map(|part| part.malformed).fold(0, u64::saturating_add)
     }
 
     /// How many they are, and where the first is.
-    pub(super) fn first_malformed(&self) -> Option<String> {
+    pub(crate) fn first_malformed(&self) -> Option<String> {
         let (part, (number, fault)) =
             self.parts.iter().find_map(|part| part.first.map(|first| (part, first)))?;
         let before = self.parts.iter().take_while(|other| !std::ptr::eq(*other, part));
@@ -86,7 +88,7 @@ impl Reading {
     }
 
     /// What could not be read to its end, why, and whether anything of it counts.
-    pub(super) fn failures(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn failures(&self) -> impl Iterator<Item = String> {
         let failed = |part: &Done| {
             let (path, error) = (part.path.display(), part.error.as_ref()?);
             let mut of_file = self.parts.iter().filter(|other| other.path == part.path);
@@ -101,37 +103,41 @@ impl Reading {
     }
 }
 
-/// Reads all logs, with a bar on a terminal.
-pub(super) fn read(paths: &[PathBuf], what: &What) -> Result<Reading> {
+/// Reads all logs, with a bar on a terminal. Each thread counts with a counter of its own that `make`
+/// gives.
+pub(crate) fn read<C: Count>(
+    paths: &[PathBuf],
+    make: impl Fn() -> C + Sync,
+) -> Result<(Vec<C>, Reading)> {
     let bar = bar();
     paths.iter().for_each(|path| bar.inc_length(length(path)));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let queue = Mutex::new(paths.iter().flat_map(|path| parts(path)).enumerate());
     let next = || queue.lock().ok()?.next();
     let work = || {
-        let mut counter = Counter::new(what);
+        let mut counter = make();
         let mut done = Vec::new();
         let mut buffer = vec![0; PIECE_BYTES];
         while let Some((number, part)) = next() {
             done.push((number, part.read(&mut counter, &mut buffer, &bar)));
         }
-        (counter.sums, done)
+        (counter, done)
     };
-    let mut sums = Sums::default();
+    let mut counters = Vec::new();
     let mut all = Vec::new();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         for thread in threads {
-            let (more, done) =
+            let (counter, done) =
                 thread.join().map_err(|_| anyhow!("a thread that read broke off"))?;
-            sums.merge(more);
+            counters.push(counter);
             all.extend(done);
         }
         Ok::<_, anyhow::Error>(())
     })?;
     bar.finish_and_clear();
     all.sort_by_key(|(number, _)| *number);
-    Ok(Reading { sums, parts: all.into_iter().map(|(_, done)| done).collect() })
+    Ok((counters, Reading { parts: all.into_iter().map(|(_, done)| done).collect() }))
 }
 
 fn bar() -> ProgressBar {
@@ -177,7 +183,7 @@ fn sources(path: &Path) -> io::Result<Vec<Source>> {
 }
 
 impl Part<'_> {
-    fn read(self, counter: &mut Counter<'_>, buffer: &mut [u8], bar: &ProgressBar) -> Done {
+    fn read(self, counter: &mut impl Count, buffer: &mut [u8], bar: &ProgressBar) -> Done {
         let path = self.path.to_owned();
         let mut done = Done { path, lines: 0, malformed: 0, first: None, error: None };
         let each = |text: Result<&[u8], Fault>| {
@@ -319,6 +325,15 @@ mod tests {
         }
     }
 
+    #[derive(Default)]
+    struct Requests(u64);
+
+    impl Count for Requests {
+        fn count(&mut self, line: &Line<'_>) {
+            self.0 += u64::from(matches!(line, Line::Access(_)));
+        }
+    }
+
     /// More than a process may have open: 2,000 logs, and one of 2,000 parts.
     #[test]
     fn few_logs_are_open_at_a_time() {
@@ -334,15 +349,9 @@ mod tests {
         let text = "1244332800.123 1 192.0.2.0 TCP_HIT/200 7 GET http://a/b - NONE/- c/d\n";
         let short = dir.path().join("short");
         std::fs::write(&short, text).unwrap();
-        let what = What {
-            subject: usage::table::Subject::Project,
-            from_ms: None,
-            to_ms: None,
-            locator: None,
-            hosts: super::super::count::Hosts::default(),
-        };
         let paths = vec![short; 2_000];
-        let reading = read(&paths, &what).unwrap();
-        assert_eq!((reading.failures().next(), reading.sums.all.requests), (None, 2_000));
+        let (counted, reading) = read(&paths, Requests::default).unwrap();
+        let requests: u64 = counted.iter().map(|counter| counter.0).sum();
+        assert_eq!((reading.failures().next(), requests), (None, 2_000));
     }
 }

@@ -47,11 +47,19 @@ fn bind_all(config: &HostConfig, sockets: &Sockets) -> Result<()> {
     for address in config.health.iter().flat_map(|health| &health.listen) {
         listen::tcp(sockets, *address)?;
     }
+    let acme = config.health.iter().filter_map(|health| health.acme.as_ref());
+    let hand_out = acme.filter_map(|acme| acme.hand_out.as_ref());
+    for address in hand_out.flat_map(|hand_out| &hand_out.listen) {
+        listen::tcp(sockets, *address)?;
+    }
     if let Some(dns) = &config.dns {
         for address in &dns.listen {
             listen::udp_shared(sockets, *address, dns::udp_threads(dns.udp_threads))?;
             listen::tcp(sockets, *address)?;
         }
+    }
+    for address in config.bgp.iter().flat_map(|bgp| bgp.listen.iter().chain(&bgp.publish)) {
+        listen::tcp(sockets, *address)?;
     }
     if let Some(listen) = &config.admin {
         admin::bind(listen, sockets)?;

@@ -57,13 +57,8 @@ pub fn node_map(generation: u64, masters: &[SocketAddr]) -> NodeMap {
         ..nodemap::testing::project()
     };
     let projects = [("videolan".parse().unwrap(), project)].into();
-    NodeMap {
-        format: 1,
-        generation,
-        publisher: "health1".into(),
-        map: AdminMap { projects, ..AdminMap::default() },
-        states: Default::default(),
-    }
+    let map = AdminMap { projects, ..AdminMap::default() };
+    NodeMap::new(generation, "health1", map, Default::default())
 }
 
 fn params(dir: &Path, size: ByteCount) -> Params {
@@ -123,7 +118,7 @@ impl Edge {
         std::fs::create_dir_all(dir).unwrap();
         let context = Context { name: name.parse().unwrap(), ..context(dir) };
         let (map, following) = watch::channel(Some(Arc::new(map)));
-        let location = LocationParams { country: Some(country), asn: None };
+        let location = LocationParams { country: Some(country), ..LocationParams::default() };
         let steering = rt::steering::start(location, following.clone(), &context).await.unwrap();
         let params = params(dir, ByteCount(1 << 30));
         let bound = edge::bind(params, following, steering, context.clone()).await.unwrap();
@@ -210,7 +205,7 @@ impl Edge {
         let mut params = params(dir, ByteCount(1 << 30));
         params.listen.iter_mut().for_each(|listen| listen.tls = true);
         let mut context = context(dir);
-        let certificates = Certificates::load(files, dir, &context.metrics).unwrap();
+        let certificates = Certificates::load(files, false, dir, &context.metrics).unwrap();
         context.certificates = Some(certificates);
         let (map, following) = watch::channel(Some(Arc::new(map)));
         let bound = bind(params, following, &context).await.unwrap();

@@ -1,8 +1,11 @@
 //! The role over real loopback sockets, with nodes that do as they are told.
 
+mod certificates;
 mod fake;
+mod peers;
 mod probing;
 mod serving;
+mod signing;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -76,6 +79,11 @@ impl Home {
         Params {
             listen: vec!["127.0.0.1:0".parse().unwrap()],
             maps: self.dir.path().join("maps"),
+            key: None,
+            peers: Vec::new(),
+            webhook: None,
+            acme: None,
+            setup: health_proto::Setup::default(),
             probe: ProbeParams {
                 timing,
                 connect_to: self.connect_to.clone(),
@@ -89,8 +97,12 @@ impl Home {
     }
 
     async fn start(&self) -> Running {
+        self.start_with(self.params()).await
+    }
+
+    async fn start_with(&self, params: Params) -> Running {
         let context = self.context();
-        let health = Health::bind(self.params(), context.clone()).await.unwrap();
+        let health = Health::bind(params, context.clone()).await.unwrap();
         let address = health.addresses()[0];
         Running { address, context, task: tokio::spawn(health.serve()) }
     }

@@ -2,9 +2,13 @@
 
 use std::fs;
 
+use health_proto::Question;
+use health_proto::probe::{Expect, HttpQuestion, Method, Scheme};
+use health_proto::setup::{Check, Timing};
 use http::StatusCode;
 use model::{Family, State};
 use nodemap::NodeMap;
+use nodemap::signature::TrustedKeys;
 use rt::clock;
 use rt::follow::{self, FollowParams, Source};
 use rt::metrics::health as metric;
@@ -41,6 +45,9 @@ async fn a_node_dies_in_many_ways_and_returns_each_time() {
         a.feels(Mood::well()).await;
     }
     running.node_is("a", State::Up).await;
+
+    let events = fs::read_to_string(home.dir.path().join("state/events.jsonl")).unwrap();
+    assert!(events.contains("\"to\":\"down\",\"reason\":\"status 503\""), "{events}");
 
     let map = running.map().await;
     assert_eq!(map.publisher, "hc");
@@ -236,7 +243,7 @@ async fn a_follower_has_a_death_by_its_waiting_poll() {
     let reader = Home::new("");
     let context = super::context(reader.dir.path());
     let url = format!("http://{}/node-map", running.address).parse().unwrap();
-    let params = FollowParams { node_map: vec![Source::Http(url)] };
+    let params = FollowParams { node_map: vec![Source::Http(url)], keys: TrustedKeys::default() };
     let mut following = follow::start(params, &context);
     for (wanted, kill) in [(State::Up, true), (State::Down, false)] {
         let is = |map: &Option<std::sync::Arc<NodeMap>>| {
@@ -307,5 +314,69 @@ async fn a_state_directory_that_cannot_be_written_stops_nothing() {
     running.node_is("a", State::Down).await;
     assert!(running.context.metrics.counter(&metric::STATE_WRITE_ERRORS, &[]).get() >= 1);
     assert!(running.map().await.states["a"].get(Family::V6).is_none());
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn going_back_holds_over_restarts_until_the_maps_are_edited() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node).with("192.0.2.2", &node);
+    let running = home.start().await;
+    running.node_is("a", State::Up).await;
+    let nodes = |count: usize| move |map: &NodeMap| map.map.nodes.len() == count;
+    let old = running.map().await.generation;
+    home.write(&maps_of(TWO));
+    running.map_where("two nodes", nodes(2)).await;
+    let state_dir = home.dir.path().join("state");
+    let first = crate::history::kept(&state_dir).unwrap().remove(0);
+    assert!(first.edited && first.generation <= old);
+
+    let post = |body: &'static str| running.context.status.act("/rollback", body.into());
+    assert_eq!(post("{}").await.unwrap().0, StatusCode::BAD_REQUEST);
+    assert_eq!(post("{\"generation\":1}").await.unwrap().0, StatusCode::CONFLICT);
+    let order = format!("{{\"generation\":{}}}", first.generation);
+    let done = running.context.status.act("/rollback", order.into()).await.unwrap();
+    assert_eq!((done.0, &done.1["rolled_back_to"]), (StatusCode::OK, &first.generation.into()));
+    let back = running.map_where("one node", nodes(1)).await;
+    assert!(back.generation > old);
+    let shown = |status: &serde_json::Value| status["maps"]["rolled_back_to"].as_u64();
+    assert_eq!(shown(&running.status().await), Some(first.generation));
+    running.stop().await;
+
+    let running = home.start().await;
+    assert_eq!(running.map().await.map.nodes.len(), 1);
+    assert_eq!(shown(&running.status().await), Some(first.generation));
+    home.write(&maps_of(TWO).replace("a = 1", "a = 2"));
+    running.map_where("two nodes", nodes(2)).await;
+    assert_eq!(shown(&running.status().await), None);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_with_wrong_bytes_is_unfit_for_that_project_and_up() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(ONE)).with("192.0.2.1", &node);
+    let question = HttpQuestion {
+        scheme: Scheme::Http,
+        method: Method::Get,
+        host: "x.example".into(),
+        sni: None,
+        path: "/canary".into(),
+        range: None,
+        hash: false,
+        expect: Expect { length: Some(4), ..Expect::default() },
+    };
+    let timing = Timing { interval_ms: 300, timeout_ms: 300, ..Timing::default() };
+    let (name, question) = ("c".parse().unwrap(), Question::Http(question));
+    let check = Check { name, timing, port: 80, question };
+    let mut params = home.params();
+    params.setup.checks.insert("x".parse().unwrap(), vec![check]);
+    let running = home.start_with(params).await;
+    let unfit = |map: &NodeMap| map.unfit.get("x")?.get("a")?.get(Family::V4).cloned();
+    let map = running.map_where("unfit", |map| unfit(map).is_some()).await;
+    let state = unfit(&map).unwrap();
+    assert_eq!(state.state, State::Down);
+    assert!(state.reason.contains("3 bytes, not 4"), "{}", state.reason);
+    assert_eq!(running.node_is("a", State::Up).await.state, State::Up);
     running.stop().await;
 }

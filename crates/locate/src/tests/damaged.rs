@@ -27,10 +27,7 @@ fn what_is_missing_or_no_database_is_refused_by_name() {
     assert!(matches!(error, OpenError::Read { .. }));
     assert_eq!(
         error.to_string(),
-        format!(
-            "cannot read {}: check [location] in the config file and the file's permissions",
-            missing.display()
-        )
+        format!("cannot read {}: check its name and its permissions", missing.display())
     );
     // Neither would ever end.
     let zero = directory.path().join("zero.mmdb");

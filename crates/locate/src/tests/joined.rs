@@ -99,7 +99,7 @@ fn swapped_files_are_refused() {
     assert_eq!(
         error.to_string(),
         format!(
-            "{} (Country) holds no AS number in any record: set [location] asn to an ASN database",
+            "{} (Country) holds no AS number in any record: name an ASN database",
             countries.path().display()
         )
     );

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use model::{Asn, Continent, CountryCode, HostName, Name, Query};
 
 use super::load::entry;
-use super::{AdminMap, AllDown, HostPattern, Project, Zone, sponsor};
+use super::{AdminMap, AllDown, HostPattern, Project, Zone, routing, sponsor, steering};
 use crate::toml_read::{KeyPath, join};
 use crate::words::{clip, guess, list};
 
@@ -37,6 +37,8 @@ pub(crate) fn check(map: &AdminMap, broken: &BTreeSet<String>) -> Vec<Fault> {
     paths(map, &mut faults);
     admin_listeners(map, &mut faults);
     sponsor::check(map, &mut faults);
+    steering::check(map, &mut faults);
+    routing::check(map, &mut faults);
     faults
 }
 
@@ -152,6 +154,10 @@ enum Evidence {
     Continent(Continent),
     Country(CountryCode),
     Asn(Asn),
+    /// The one at this place.
+    Override(usize),
+    /// The one at this place.
+    Rule(usize),
 }
 
 impl Evidence {
@@ -162,6 +168,8 @@ impl Evidence {
             Self::Continent(continent) => path.key("continent").key(continent),
             Self::Country(country) => path.key("country").key(country),
             Self::Asn(asn) => path.key("asn").key(asn.get()),
+            Self::Override(at) => path.key("override").index(at).key("pools"),
+            Self::Rule(at) => path.key("rule").index(at).key("pools"),
         }
     }
 }
@@ -173,7 +181,11 @@ fn pool_lists(map: &AdminMap) -> impl Iterator<Item = (&Name, Evidence, &Vec<Nam
         let continent = rules.continent.iter().map(|(k, v)| (Evidence::Continent(*k), v));
         let country = rules.country.iter().map(|(k, v)| (Evidence::Country(*k), v));
         let asn = rules.asn.iter().map(|(k, v)| (Evidence::Asn(*k), v));
-        let all = default.chain(continent).chain(country).chain(asn);
+        let overrides = rules.overrides.iter().enumerate();
+        let overrides = overrides.map(|(at, rule)| (Evidence::Override(at), &rule.pools));
+        let routes = rules.rules.iter().enumerate();
+        let routes = routes.map(|(at, rule)| (Evidence::Rule(at), &rule.pools));
+        let all = default.chain(continent).chain(country).chain(asn).chain(overrides).chain(routes);
         all.map(move |(evidence, list)| (name, evidence, list))
     })
 }
@@ -277,9 +289,13 @@ fn countries(map: &AdminMap, faults: &mut Vec<Fault>) {
             cap.countries.iter().enumerate().map(move |(nth, c)| (path(nth), *c))
         })
     });
-    for (path, country) in
-        of_nodes.chain(of_maps).chain(of_caps).filter(|(_, c)| c.continent().is_none())
-    {
+    let of_serve = map.nodes.iter().flat_map(|(name, node)| {
+        let path = move |nth| entry("node", name).key("serve").key("country").index(nth);
+        let countries = node.serve.iter().flat_map(|serve| &serve.country);
+        countries.enumerate().map(move |(nth, c)| (path(nth), *c))
+    });
+    let all = of_nodes.chain(of_maps).chain(of_caps).chain(of_serve);
+    for (path, country) in all.filter(|(_, c)| c.continent().is_none()) {
         push(faults, path, format!("no country has the code {country}"), country_remedy(country));
     }
 }
@@ -408,7 +424,9 @@ fn project_names(map: &AdminMap, broken: &BTreeSet<String>, faults: &mut Vec<Fau
                 push(faults, path(), problem, "rename the project or the node");
             }
         }
-        for (fixed, what) in &fixed {
+        let apexes = map.zones.keys().map(|apex| (apex, "the top of a zone"));
+        let fixed = fixed.iter().map(|(name, what)| (*name, what.as_str()));
+        for (fixed, what) in fixed.chain(apexes) {
             if let Some(node) = node_above(map, fixed, project) {
                 let problem =
                     format!("{fixed} is {what}, and also the name of node {node} in this project");
@@ -428,18 +446,16 @@ fn zone_remedy(map: &AdminMap, steered: &HostName) -> String {
     }
 }
 
-/// The names that zones give a fixed meaning, and which.
+/// The names that zones give addresses, and as what.
 fn fixed_names(map: &AdminMap) -> BTreeMap<&HostName, String> {
     let mut names = BTreeMap::new();
     for (apex, zone) in &map.zones {
-        let all = zone.txt.keys().map(|n| (n, "a TXT name"));
-        let all = all.chain(zone.hosts.keys().map(|n| (n, "a host")));
+        let all = zone.hosts.keys().map(|n| (n, "a host"));
         let all = all.chain(zone.ns.iter().map(|n| (n, "a name server")));
         for (name, what) in all {
             names.insert(name, format!("{what} of zone {apex}"));
         }
     }
-    names.extend(map.zones.keys().map(|apex| (apex, "the top of a zone".to_owned())));
     names
 }
 

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
-use model::Query;
+use model::{Asn, Query};
 
-use super::{AdminMap, Cap, Node, PathPolicy, Project, Site, SteeringMap, Zone, schema};
+use super::{
+    AdminMap, Cap, MaxShare, Node, Override, PathPolicy, Project, RouteRule, Serve, Site,
+    SteeringMap, Zone, schema,
+};
 use crate::toml_read::{bare_or_quoted, join};
 
 /// The keys of one entry (dotted, without the entry's own) with their values as TOML.
@@ -114,7 +117,10 @@ fn node_fields(node: &Node) -> Fields {
         ("billing", node.bill.map(|bill| quoted(bill.word()))),
         ("commit", node.bill.and_then(|bill| bill.commit()).map(quoted)),
         ("cap", changed(&node.caps).map(|caps| caps_array(caps))),
+        ("serve", node.serve.as_ref().map(serve_table)),
         ("sponsor", node.sponsor.as_ref().map(quoted)),
+        ("identity", node.identity.map(quoted)),
+        ("trust", changed(&node.trust).map(|trust| quoted(trust.as_str()))),
         ("drain", node.drain.as_ref().map(quoted)),
     ])
 }
@@ -125,13 +131,25 @@ fn caps_array(caps: &[Cap]) -> String {
 }
 
 fn cap_fields(cap: &Cap) -> [(&'static str, Option<String>); 4] {
-    let asns = cap.asns.iter().map(|asn| asn.get().to_string()).collect::<Vec<_>>();
     [
         ("rate", Some(quoted(cap.rate))),
         ("projects", changed(&cap.projects).map(array)),
-        ("asns", (!asns.is_empty()).then(|| format!("[{}]", asns.join(", ")))),
+        ("asns", changed(&cap.asns).map(|asns| numbers(asns))),
         ("countries", changed(&cap.countries).map(array)),
     ]
+}
+
+fn serve_table(serve: &Serve) -> String {
+    inline([
+        ("asn", changed(&serve.asn).map(|asns| numbers(asns))),
+        ("country", changed(&serve.country).map(array)),
+    ])
+}
+
+/// A list of AS numbers.
+fn numbers(asns: &[Asn]) -> String {
+    let numbers: Vec<String> = asns.iter().map(|asn| asn.get().to_string()).collect();
+    format!("[{}]", numbers.join(", "))
 }
 
 fn map_fields(map: &SteeringMap) -> Fields {
@@ -139,7 +157,43 @@ fn map_fields(map: &SteeringMap) -> Fields {
     fields.extend(map.continent.iter().map(|(c, pools)| (format!("continent.{c}"), array(pools))));
     fields.extend(map.country.iter().map(|(c, pools)| (format!("country.{c}"), array(pools))));
     fields.extend(map.asn.iter().map(|(asn, pools)| (format!("asn.{}", asn.get()), array(pools))));
+    if !map.overrides.is_empty() {
+        let tables: Vec<String> = map.overrides.iter().map(override_table).collect();
+        fields.insert("override".to_owned(), format!("[{}]", tables.join(", ")));
+    }
+    if !map.views.is_empty() {
+        fields.insert("views".to_owned(), array(&map.views));
+    }
+    if !map.rules.is_empty() {
+        let tables: Vec<String> = map.rules.iter().map(rule_table).collect();
+        fields.insert("rule".to_owned(), format!("[{}]", tables.join(", ")));
+    }
     fields
+}
+
+fn override_table(rule: &Override) -> String {
+    // TOML writes moments without quotes.
+    let expires = rule.expires_ms.map(|ms| model::time::utc(ms).replace(' ', "T"));
+    inline([
+        ("prefix", Some(quoted(rule.prefix))),
+        ("pools", Some(array(&rule.pools))),
+        ("owner", Some(quoted(&rule.owner))),
+        ("reason", Some(quoted(&rule.reason))),
+        ("expires", expires),
+    ])
+}
+
+fn rule_table(rule: &RouteRule) -> String {
+    let asn = |asn: Option<Asn>| asn.map(|asn| asn.get().to_string());
+    inline([
+        ("view", rule.view.as_ref().map(quoted)),
+        ("next_hop", rule.next_hop.map(quoted)),
+        ("community", rule.community.map(quoted)),
+        ("neighbour", asn(rule.neighbour)),
+        ("origin", asn(rule.origin)),
+        ("as_path", rule.as_path.as_ref().map(quoted)),
+        ("pools", Some(array(&rule.pools))),
+    ])
 }
 
 fn zone_fields(zone: &Zone) -> Fields {
@@ -163,6 +217,13 @@ fn project_fields(project: &Project) -> Fields {
         ("all_down".to_owned(), quoted(String::from(project.all_down.clone()))),
     ]);
     fields.extend(optional([
+        ("answers", (project.answers != schema::ANSWERS).then(|| project.answers.to_string())),
+        ("answers_elsewhere", changed(&project.answers_elsewhere).map(u32::to_string)),
+        ("sticky", changed(&project.sticky).map(bool::to_string)),
+        ("ecs", (!project.ecs).then(|| project.ecs.to_string())),
+        ("tls", changed(&project.tls).map(|tls| quoted(tls.as_str()))),
+        ("https_record", changed(&project.https_record).map(bool::to_string)),
+        ("max_share", project.max_share.map(max_share_table)),
         ("completion", changed(&project.completion).map(quoted)),
         ("query", changed(&project.query).map(query)),
         (
@@ -199,6 +260,14 @@ fn project_fields(project: &Project) -> Fields {
             .extend(of_master.into_iter().map(|(field, value)| (format!("{key}.{field}"), value)));
     }
     fields
+}
+
+fn max_share_table(share: MaxShare) -> String {
+    inline([
+        ("nodes", share.nodes.map(|percent| percent.to_string())),
+        ("sites", share.sites.map(|percent| percent.to_string())),
+        ("window_s", Some(share.window_s.to_string())),
+    ])
 }
 
 /// The value, if it is not what holds without it.

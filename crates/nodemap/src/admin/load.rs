@@ -12,7 +12,8 @@ use model::{HostName, Name};
 
 use super::read_project::read_project;
 use super::schema::{self, limits};
-use super::{AdminMap, Node, Site, Soa, SteeringMap, Zone, check, master, sponsor};
+use super::steering::{read_map, read_serve};
+use super::{AdminMap, KeyDigest, Node, Site, Soa, Trust, Zone, check, master, sponsor};
 use crate::Finding;
 use crate::toml_read::{Document, KeyPath, Table, Value, Word, join};
 
@@ -216,7 +217,10 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
     let bill = sponsor::read_bill(table);
     let caps = table.get("cap").map(|v| v.tables_of(limits::CAPS, "caps", sponsor::read_cap));
     let caps = caps.unwrap_or_default();
+    let serve = table.get("serve").and_then(|v| read_serve(&v));
     let sponsor = table.get("sponsor").and_then(|v| v.text()).map(str::to_owned);
+    let identity = table.get("identity").and_then(|v| v.parsed::<KeyDigest>("an identity"));
+    let trust = table.get("trust").and_then(|v| read_trust(&v));
     let drain = table.get("drain").and_then(|v| read_drain(&v));
     Some(Node {
         site: site?,
@@ -228,9 +232,23 @@ fn read_node(table: &Table<'_>) -> Option<Node> {
         capacity,
         bill,
         caps,
+        serve,
         sponsor,
+        identity,
+        trust: trust.unwrap_or_default(),
         drain,
     })
+}
+
+fn read_trust(value: &Value<'_>) -> Option<Trust> {
+    match value.text()? {
+        "full" => Some(Trust::Full),
+        "guest" => Some(Trust::Guest),
+        _ => {
+            value.refuse("says not how far it is trusted", "write \"full\" or \"guest\"");
+            None
+        }
+    }
 }
 
 /// A drain without a reason is one that nobody dares to end.
@@ -255,19 +273,8 @@ fn read_pool(table: &Table<'_>) -> BTreeMap<Name, u32> {
     table.entries().filter_map(member).collect()
 }
 
-fn read_map(table: &Table<'_>) -> SteeringMap {
-    let pools = |v: &Value<'_>| v.list_of(limits::POOLS, "pools", |v| v.name());
-    let default = table.need("default", "[\"POOL\"]");
-    SteeringMap {
-        default: default.map(|v| pools(&v)).unwrap_or_default(),
-        continent: rules(table.get("continent"), &schema::MAP_CONTINENT, "a continent", pools),
-        country: rules(table.get("country"), &schema::MAP_COUNTRY, "a country", pools),
-        asn: rules(table.get("asn"), &schema::MAP_ASN, "an AS number", pools),
-    }
-}
-
 /// A table whose keys are `K`s, such as the rules by AS number.
-fn rules<'a, K: FromStr<Err: Display> + Ord, V>(
+pub(super) fn rules<'a, K: FromStr<Err: Display> + Ord, V>(
     value: Option<Value<'a>>,
     section: &'static crate::toml_read::Section,
     what: &str,

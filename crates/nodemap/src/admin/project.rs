@@ -20,6 +20,28 @@ pub struct Project {
     pub ttl_s: u32,
     /// What to answer when no node of any pool is up.
     pub all_down: AllDown,
+    /// Nodes in one answer of the pool that answers, 1 to 8.
+    #[serde(default = "answers", skip_serializing_if = "is_answers")]
+    pub answers: u32,
+    /// Nodes behind those, of pools further on in the list; with `answers` at most 8.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub answers_elsewhere: u32,
+    /// Whether all addresses inside the scope of an answer get the same nodes, as long as these serve.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sticky: bool,
+    /// Whether the client's network that a resolver tells decides (RFC 7871); else the resolver's own
+    /// address does.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub ecs: bool,
+    /// Where the certificates of its hosts come from.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tls: ProjectTls,
+    /// Whether the name has an HTTPS record (RFC 9460): its nodes serve HTTPS on port 443.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub https_record: bool,
+    /// The largest share of its answers that one node or site gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_share: Option<MaxShare>,
     /// Origins by name, at least one, tried in the order of their names.
     pub masters: BTreeMap<Name, Master>,
     /// How much of an object is fetched beyond what clients ask for.
@@ -69,8 +91,47 @@ impl Project {
     }
 }
 
+/// Where certificates come from: `tls` of a project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ProjectTls {
+    /// People put them on edges (`[[tls.certificate]]`), or the project has none.
+    #[default]
+    Files,
+    /// The publisher of node maps orders them, and edges fetch them there.
+    Acme,
+}
+
+impl ProjectTls {
+    /// The word of the maps.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Acme => "acme",
+        }
+    }
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_yes(value: &bool) -> bool {
+    *value
+}
+
+fn answers() -> u32 {
+    schema::ANSWERS
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's signature
+fn is_answers(answers: &u32) -> bool {
+    *answers == schema::ANSWERS
 }
 
 fn redirect_above() -> ByteCount {
@@ -84,6 +145,19 @@ fn is_redirect_above(bytes: &ByteCount) -> bool {
 
 fn reload_min_age_s() -> u32 {
     schema::RELOAD_MIN_AGE_S
+}
+
+/// `[project.NAME.max_share]`: how much of a project's answers one node, or one site, gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MaxShare {
+    /// One node, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<u32>,
+    /// The nodes of one site together, percent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sites: Option<u32>,
+    /// How far back answers are counted, seconds.
+    pub window_s: u32,
 }
 
 /// `[[project.NAME.path]]`: what holds for some paths of a project, beside what masters say.

@@ -6,7 +6,9 @@ use std::str::FromStr;
 use model::{Completion, Name, Query, Rate};
 
 use super::schema::{self, limits};
-use super::{AllDown, HostPattern, Master, PathPolicy, Project, fields, master};
+use super::{
+    AllDown, HostPattern, Master, MaxShare, PathPolicy, Project, ProjectTls, fields, master,
+};
 use crate::toml_read::{Table, Value};
 use crate::words::{clip, guess, list};
 
@@ -19,6 +21,12 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
     let map = table.need("map", "\"default\"").and_then(|v| v.name());
     let ttl_s = table.get("ttl_s").and_then(|v| v.u32_in(limits::TTL_S));
     let all_down = table.get("all_down").and_then(|v| read_all_down(&v));
+    let (answers, answers_elsewhere) = read_answers(table);
+    let sticky = table.get("sticky").and_then(|v| v.bool());
+    let ecs = table.get("ecs").and_then(|v| v.bool());
+    let tls = table.get("tls").and_then(|v| read_tls(&v));
+    let https_record = table.get("https_record").and_then(|v| v.bool());
+    let max_share = table.get("max_share").and_then(|v| read_max_share(&v));
     let masters = read_masters(table);
     let completion = table.get("completion").and_then(|v| read_completion(&v));
     let query = table.get("query").and_then(|v| read_query(&v));
@@ -40,6 +48,13 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
         map: map?,
         ttl_s: ttl_s.unwrap_or(schema::PROJECT_TTL_S),
         all_down: all_down.unwrap_or_default(),
+        answers,
+        answers_elsewhere,
+        sticky: sticky.unwrap_or_default(),
+        ecs: ecs.unwrap_or(true),
+        tls: tls.unwrap_or_default(),
+        https_record: https_record.unwrap_or_default(),
+        max_share,
         masters,
         completion: completion.unwrap_or_default(),
         query: query.unwrap_or_default(),
@@ -53,6 +68,50 @@ pub(super) fn read_project(table: &Table<'_>) -> Option<Project> {
         alternates: alternates.unwrap_or_default(),
         parents,
         paths: paths.unwrap_or_default(),
+    })
+}
+
+fn read_tls(value: &Value<'_>) -> Option<ProjectTls> {
+    match value.text()? {
+        "files" => Some(ProjectTls::Files),
+        "acme" => Some(ProjectTls::Acme),
+        _ => {
+            value.refuse("says not where certificates come from", "write \"files\" or \"acme\"");
+            None
+        }
+    }
+}
+
+/// `answers` and `answers_elsewhere`, which share the places of an answer.
+fn read_answers(table: &Table<'_>) -> (u32, u32) {
+    let elsewhere = table.get("answers_elsewhere");
+    let answers = table.get("answers").and_then(|v| v.u32_in(1..=limits::ANSWERS));
+    let answers = answers.unwrap_or(schema::ANSWERS);
+    let most = limits::ANSWERS.saturating_sub(answers);
+    let behind = elsewhere.and_then(|v| {
+        let behind = v.u32_in(0..=limits::ANSWERS)?;
+        if behind > most {
+            let problem = format!("{behind} nodes behind {answers} are too many for one answer");
+            v.refuse(problem, format!("write at most {most}, or a smaller answers"));
+        }
+        Some(behind.min(most))
+    });
+    (answers, behind.unwrap_or_default())
+}
+
+fn read_max_share(value: &Value<'_>) -> Option<MaxShare> {
+    let table = value.table(&schema::MAX_SHARE)?;
+    let percent = |key| table.get(key).map(|v| v.u32_in(limits::SHARE_PERCENT));
+    let (nodes, sites) = (percent("nodes"), percent("sites"));
+    let window_s = table.get("window_s").and_then(|v| v.u32_in(limits::SHARE_WINDOW_S));
+    if nodes.is_none() && sites.is_none() {
+        table.refuse("limits nothing", "add nodes = 50 or sites = 50, or take it out");
+        return None;
+    }
+    Some(MaxShare {
+        nodes: nodes.flatten(),
+        sites: sites.flatten(),
+        window_s: window_s.unwrap_or(schema::SHARE_WINDOW_S),
     })
 }
 

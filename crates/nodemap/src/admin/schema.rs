@@ -2,6 +2,12 @@
 
 use crate::toml_read::{Section, key};
 
+mod steering;
+
+pub(super) use steering::{
+    MAP, MAP_ASN, MAP_CONTINENT, MAP_COUNTRY, MAX_SHARE, OVERRIDE, POOL, ROUTE_RULE, SERVE,
+};
+
 /// How much of each there may be.
 pub(crate) mod limits {
     use std::ops::RangeInclusive;
@@ -12,6 +18,19 @@ pub(crate) mod limits {
     pub(crate) const NODE_ADDRESSES: usize = 8;
     /// Pools in one list.
     pub(crate) const POOLS: usize = 32;
+    /// Overrides of a map.
+    pub(crate) const OVERRIDES: usize = 10_000;
+    /// Rules of one map by live routes: each is held against every different route.
+    pub(crate) const ROUTE_RULES: usize = 1000;
+    /// Views that one map believes.
+    pub(crate) const VIEWS: usize = 64;
+    /// AS numbers and countries that a node serves.
+    pub(crate) const SERVE_ASNS: usize = 1000;
+    pub(crate) const SERVE_COUNTRIES: usize = 250;
+    /// Largest share of a node or site, percent: 100 would be none.
+    pub(crate) const SHARE_PERCENT: RangeInclusive<u32> = 1..=99;
+    /// How far back shares are counted, seconds.
+    pub(crate) const SHARE_WINDOW_S: RangeInclusive<u32> = 10..=3600;
     /// Name servers of a zone.
     pub(crate) const NAME_SERVERS: usize = 13;
     /// TXT records of one name.
@@ -28,6 +47,8 @@ pub(crate) mod limits {
     pub(crate) const TTL_S: RangeInclusive<u32> = 5..=86_400;
     /// TTL of negative answers, seconds (RFC 2308 section 5 advises 3 hours at most).
     pub(crate) const NEGATIVE_TTL_S: u32 = 10_800;
+    /// Nodes in one steered answer.
+    pub(crate) const ANSWERS: u32 = 8;
     /// Port of a node.
     pub(crate) const PORT: RangeInclusive<u32> = 1..=65_535;
     /// Names of parameters in the query policy of a project.
@@ -73,6 +94,10 @@ pub const NEGATIVE_TTL_S: u32 = 60;
 /// TTL of steered answers when the map gives none, seconds.
 pub const PROJECT_TTL_S: u32 = 60;
 
+/// Nodes in one steered answer when the map gives none.
+pub const ANSWERS: u32 = 1;
+/// How far back shares are counted when the map gives nothing, seconds.
+pub const SHARE_WINDOW_S: u32 = 60;
 /// Port of a node's HTTP service when the map gives none.
 pub const NODE_PORT: u16 = 80;
 /// Age below which a reload is answered from what is held, when the map gives none, seconds.
@@ -81,21 +106,25 @@ pub const RELOAD_MIN_AGE_S: u32 = 60;
 pub const REDIRECT_ABOVE: model::ByteCount = model::ByteCount(1 << 20);
 
 /// All sections that people write, in the order of the reference page.
-pub const SECTIONS: [&Section; 16] = [
+pub const SECTIONS: [&Section; 20] = [
     &ROOT,
     &SITE,
     &NODE,
     &CAP,
+    &SERVE,
     &POOL,
     &MAP,
     &MAP_ASN,
     &MAP_COUNTRY,
     &MAP_CONTINENT,
+    &OVERRIDE,
+    &ROUTE_RULE,
     &ZONE,
     &ZONE_SOA,
     &ZONE_HOST,
     &ZONE_TXT,
     &PROJECT,
+    &MAX_SHARE,
     &MASTER,
     &PATH,
 ];
@@ -182,7 +211,20 @@ pub(super) const NODE: Section = Section {
             "none",
             "what it sends at most to some clients",
         ),
+        key("serve", "table, see below", "everybody", "the only clients that it serves"),
         key("sponsor", "text", "none", "who gives it"),
+        key(
+            "identity",
+            "`\"sha256:...\"`, as `cacheboy cert identity` prints it on the node",
+            "none: it fetches no certificates",
+            "the key by which the publisher knows the node when it fetches certificates",
+        ),
+        key(
+            "trust",
+            "`full` or `guest`",
+            "`full`",
+            "a guest never gets certificates with their keys from the publisher",
+        ),
         key(
             "drain",
             "text: why",
@@ -210,71 +252,6 @@ pub(super) const CAP: Section = Section {
             "for clients in these countries",
         ),
     ],
-};
-
-pub(super) const POOL: Section = Section {
-    header: "[pool]",
-    keys: &[key(
-        "NAME",
-        "`{ NODE = weight, ... }`, weights 0 to 65535, not all 0",
-        "none",
-        "a set of nodes; each is given in proportion to its weight, one of weight 0 never",
-    )],
-};
-
-pub(super) const MAP: Section = Section {
-    header: "[map.NAME]",
-    keys: &[
-        key(
-            "default",
-            "list of 1 to 32 pools",
-            "required",
-            "pools of all clients that nothing below names",
-        ),
-        key("asn", "table, see below", "none", "pools by AS number of the client; decides first"),
-        key(
-            "country",
-            "table, see below",
-            "none",
-            "pools by country; decides where no AS number did",
-        ),
-        key(
-            "continent",
-            "table, see below",
-            "none",
-            "pools by continent; decides where no country did",
-        ),
-    ],
-};
-
-pub(super) const MAP_ASN: Section = Section {
-    header: "[map.NAME.asn]",
-    keys: &[key(
-        "NUMBER",
-        "list of 1 to 32 pools",
-        "none",
-        "for clients in this AS, written `7545` or `AS7545`",
-    )],
-};
-
-pub(super) const MAP_COUNTRY: Section = Section {
-    header: "[map.NAME.country]",
-    keys: &[key(
-        "CODE",
-        "list of 1 to 32 pools",
-        "none",
-        "for clients in this country, by ISO 3166-1 code in capitals; the United Kingdom is `GB`",
-    )],
-};
-
-pub(super) const MAP_CONTINENT: Section = Section {
-    header: "[map.NAME.continent]",
-    keys: &[key(
-        "CODE",
-        "list of 1 to 32 pools",
-        "none",
-        "for clients in this continent: `AF` `AN` `AS` `EU` `NA` `OC` `SA`",
-    )],
 };
 
 pub(super) const ZONE: Section = Section {
@@ -358,6 +335,48 @@ pub(super) const PROJECT: Section = Section {
             "`last-good`, `all`, `pool:NAME`, `nodata` or `servfail`",
             "`last-good`",
             "what is answered when no node of any of its pools is up",
+        ),
+        key(
+            "answers",
+            "1 to 8",
+            "1",
+            "nodes in one answer, of the pool that answers, each once; the first is the one chosen by weight",
+        ),
+        key(
+            "answers_elsewhere",
+            "0 to 8, with `answers` at most 8",
+            "0",
+            "nodes behind those, of the pools further on in the list that serve",
+        ),
+        key(
+            "sticky",
+            "true or false",
+            "false",
+            "whether all clients inside the scope of an answer get the same nodes as long as these serve, rather than others each time",
+        ),
+        key(
+            "ecs",
+            "true or false",
+            "true",
+            "whether the client's network that a resolver tells (RFC 7871) decides; else the resolver's address does, and answers have scope 0",
+        ),
+        key(
+            "tls",
+            "`files` or `acme`",
+            "`files`",
+            "where the certificates of its hosts come from: files on each edge, or ordered by the publisher of node maps and fetched by edges (certificates.md)",
+        ),
+        key(
+            "https_record",
+            "true or false",
+            "false",
+            "whether the name has an HTTPS record (RFC 9460) with `h2`, with `http3` also `h3`, and the addresses of the nodes; browsers then use HTTPS on port 443 from the first request on",
+        ),
+        key(
+            "max_share",
+            "table, see below",
+            "none",
+            "the largest share of its answers that one node, or one site, gets",
         ),
         key(
             "master",
@@ -537,6 +556,30 @@ mod tests {
             (&ZONE_TXT, "NAME", format!("{} bytes", limits::TXT_BYTES)),
             (&PROJECT, "hosts", format!("1 to {} DNS", limits::HOSTS)),
             (&PROJECT, "ttl_s", ttl),
+            (&MAP, "override", format!("1 to {}", limits::OVERRIDES)),
+            (&MAP, "rule", format!("1 to {}", limits::ROUTE_RULES)),
+            (&MAP, "views", format!("1 to {} views", limits::VIEWS)),
+            (&ROUTE_RULE, "pools", format!("1 to {} pools", limits::POOLS)),
+            (&OVERRIDE, "pools", format!("1 to {} pools", limits::POOLS)),
+            (&SERVE, "asn", format!("1 to {} AS", limits::SERVE_ASNS)),
+            (&SERVE, "country", format!("1 to {} ISO", limits::SERVE_COUNTRIES)),
+            (
+                &MAX_SHARE,
+                "nodes",
+                format!("{} to {}", limits::SHARE_PERCENT.start(), limits::SHARE_PERCENT.end()),
+            ),
+            (
+                &MAX_SHARE,
+                "sites",
+                format!("{} to {}", limits::SHARE_PERCENT.start(), limits::SHARE_PERCENT.end()),
+            ),
+            (
+                &MAX_SHARE,
+                "window_s",
+                format!("{} to {}", limits::SHARE_WINDOW_S.start(), limits::SHARE_WINDOW_S.end()),
+            ),
+            (&PROJECT, "answers", format!("1 to {}", limits::ANSWERS)),
+            (&PROJECT, "answers_elsewhere", format!("0 to {}", limits::ANSWERS)),
             (&PROJECT, "master", format!("1 to {}", limits::MASTERS)),
             (&NODE, "port", format!("{} to {}", limits::PORT.start(), limits::PORT.end())),
             (&NODE, "cap", format!("1 to {}", limits::CAPS)),

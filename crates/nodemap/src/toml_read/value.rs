@@ -12,6 +12,7 @@ use model::quantity::QuantityError;
 use model::{Asn, ByteCount, CountryCode, HostName, Name, Rate};
 use toml::Spanned;
 use toml::de::DeValue;
+use toml::value::{Datetime, Offset};
 
 use super::{Document, Section, Table};
 use crate::words::clip;
@@ -85,6 +86,20 @@ impl<'a> Value<'a> {
         let refuse =
             |why: T::Err| self.refuse(format!("{:?} is not {what}", clip(text)), why.to_string());
         text.parse().map_err(refuse).ok()
+    }
+
+    /// A moment with its offset from UTC (RFC 3339), written without quotes; unix milliseconds, in whole
+    /// seconds.
+    pub fn moment(&self) -> Option<u64> {
+        let remedy = "write a moment in UTC, without quotes: 2027-01-31T00:00:00Z";
+        let DeValue::Datetime(moment) = self.value else {
+            return self.wrong_type("a moment", remedy);
+        };
+        let found = unix_ms(moment);
+        if found.is_none() {
+            self.refuse(format!("{moment} is not a moment"), remedy);
+        }
+        found
     }
 
     /// The name of a node, site, pool, map, project or master.
@@ -289,4 +304,19 @@ impl<'a> Value<'a> {
         self.refuse(format!("is {found}, not {wanted}"), remedy);
         None
     }
+}
+
+/// A date, a time and an offset as unix milliseconds; `None` where one of them is missing, and before
+/// 1970.
+fn unix_ms(moment: &Datetime) -> Option<u64> {
+    let (date, time) = (moment.date?, moment.time?);
+    let (hour, minute, second) = (time.hour, time.minute, time.second.unwrap_or(0).min(59));
+    let (year, month, day) = (date.year, date.month, date.day);
+    let text = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+    let ms = i64::try_from(model::time::parse_utc(&text)?).ok()?;
+    let minutes = match moment.offset? {
+        Offset::Z => 0,
+        Offset::Custom { minutes } => i64::from(minutes),
+    };
+    u64::try_from(ms.checked_sub(minutes.checked_mul(60_000)?)?).ok()
 }

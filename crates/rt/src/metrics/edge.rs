@@ -79,6 +79,8 @@ super::metrics! {
         "Requests in HTTP/3 that clients took back before they had all of the answer.";
     H3_RETRIES: Counter "cacheboy_edge_http3_retries_total" []
         "Handshakes in HTTP/3 whose clients had to prove their address first, because many were open.";
+    H3_REFUSED: Counter "cacheboy_edge_http3_refused_total" []
+        "Connections in HTTP/3 refused because as many connections were open as may be: clients go on over TCP.";
     H3_HANDSHAKES_FAILED: Counter "cacheboy_edge_http3_handshakes_failed_total" []
         "Handshakes in HTTP/3 that failed, were broken off or took too long.";
     CLIENTS_WAITED: Counter "cacheboy_edge_client_requests_waited_total" []

@@ -12,6 +12,7 @@ use prometheus::{IntGaugeVec, Opts, Registry, TextEncoder};
 
 pub use striped::Striped;
 
+pub mod bgp;
 pub mod dns;
 pub mod edge;
 pub mod health;
@@ -68,7 +69,8 @@ macro_rules! metrics {
 pub(crate) use metrics;
 
 /// The table of every host, then that of each role, in the order of the manual.
-const TABLES: [&[Metric]; 6] = [host::ALL, tls::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL];
+const TABLES: [&[Metric]; 7] =
+    [host::ALL, tls::ALL, dns::ALL, edge::ALL, health::ALL, master::ALL, bgp::ALL];
 
 /// Every metric of every role, in the order of the manual.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
@@ -192,7 +194,11 @@ mod tests {
         for metric in all() {
             let rest = metric.name.strip_prefix("cacheboy_").unwrap();
             let role = rest.split('_').next().unwrap();
-            assert!(["host", "dns", "edge", "health", "master"].contains(&role), "{}", metric.name);
+            assert!(
+                ["host", "dns", "edge", "health", "master", "bgp"].contains(&role),
+                "{}",
+                metric.name
+            );
             assert_eq!(
                 metric.name.ends_with("_total"),
                 metric.kind == Kind::Counter,

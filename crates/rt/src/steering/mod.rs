@@ -1,28 +1,35 @@
-//! Where clients belong: location databases and node map as one view that is swapped whole.
+//! Where clients belong: location databases, live routes and node map as one view that is swapped whole.
 //!
 //! [`start`] once per process; what it gives is handed to every role that steers, so that they share
-//! one copy of databases and class table. Then: `update` (what changes a view), `shared` (who reads
+//! one copy of databases and class table. Then: `update` (what changes a view), `routed` (how far
+//! new routes go at once), `shared` (who reads
 //! it, and how an old one is freed).
 //!
 //! # Invariants
 //! - S4: who reads the view takes no lock, and waits neither for the making of a new one nor for
 //!   the freeing of an old one.
+//! - S3: what a change of routes moves goes in steps of `move_percent` of all known addresses.
 //! - What cannot be used (a node map that does not compile, a database that is damaged or gone)
 //!   changes nothing but the log, a metric and `/status`. Only a bad database at start is an error.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use locate::{Locator, OpenError};
+use http::StatusCode;
+use locate::{Locator, OpenError, Routes};
+use model::Name;
 use serde_json::{Value, json};
-use steer::{CompileError, OutdatedTable, Steering};
+use steer::{CompileError, Guard, Lookup, OutdatedTable, Steering};
 use tokio::sync::watch;
 use tokio::task::JoinError;
 
-use crate::Context;
 use crate::follow::Following;
+use crate::routes::{self, RoutesParams};
+use crate::{Context, clock};
 
+mod routed;
 mod shared;
 #[cfg(test)]
 mod tests;
@@ -40,6 +47,8 @@ pub struct LocationParams {
     pub country: Option<PathBuf>,
     /// AS number; may be the same file.
     pub asn: Option<PathBuf>,
+    /// The live routing table.
+    pub routes: Option<RoutesParams>,
 }
 
 /// What steering goes by at one instant.
@@ -63,7 +72,7 @@ pub enum SteeringError {
     #[error("cannot plan answers")]
     Plan(#[from] OutdatedTable),
     /// A database cannot be used.
-    #[error("cannot use the location database")]
+    #[error("cannot use a database of [location] in the config file")]
     Open(#[from] OpenError),
     /// The work broke off.
     #[error("making a view for steering broke down: please report it with the log")]
@@ -78,12 +87,25 @@ pub struct Watched {
 }
 
 impl LocationParams {
-    /// Reads the databases. Blocks.
+    /// Reads the databases, without the names of ASes and without routes. Blocks.
     ///
     /// # Errors
     /// When a file is not there, cannot be read or is no such database.
     pub fn open(&self) -> Result<Locator, OpenError> {
-        Locator::open(self.country.as_deref(), self.asn.as_deref())
+        Locator::without_names(self.country.as_deref(), self.asn.as_deref())
+    }
+
+    /// Reads the databases, and the routes that this host followed last, if it follows any; with the names
+    /// of ASes, for commands. Blocks.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    pub fn open_with_routes(&self, state_dir: &Path) -> Result<Locator, OpenError> {
+        let locator = Locator::open(self.country.as_deref(), self.asn.as_deref())?;
+        if self.routes.is_none() {
+            return Ok(locator);
+        }
+        Ok(locator.with_routes(Arc::new(Routes::new(routes::last_good(state_dir)))))
     }
 }
 
@@ -99,13 +121,19 @@ pub async fn start(
 ) -> Result<Watched, SteeringError> {
     let shared = Arc::new(Shared::default());
     let (publisher, mut changes) = Publisher::new(Arc::clone(&shared), context);
-    let updater = Updater::start(location, following, publisher).await?;
+    let routes = match &location.routes {
+        Some(params) => Some(routes::start(params, context).await?),
+        None => None,
+    };
+    let updater = Updater::start(location, following, routes, publisher).await?;
     // The first view is there: nobody need be told of it.
     changes.mark_unchanged();
     tokio::spawn(updater.run(context.shutdown.clone()));
     let watched = Watched { shared, changes };
     let shown = watched.clone();
     context.status.set("steering", move || shown.status());
+    let asked = watched.clone();
+    context.status.on_get("/lookup", move |query| asked.look_up(query));
     Ok(watched)
 }
 
@@ -133,6 +161,26 @@ impl Watched {
         self.shared.errors()
     }
 
+    /// What is known of `address=IP`, by the view in use.
+    fn look_up(&self, query: &str) -> (StatusCode, Value) {
+        let refuse = |code, words: &str| (code, json!({ "format": 1, "error": words }));
+        let address = query.split('&').find_map(|part| part.strip_prefix("address="));
+        // A client may write the colons of IPv6 as it writes all that is special.
+        let address = address.map(|text| text.replace("%3A", ":").replace("%3a", ":"));
+        let Some(address) = address.and_then(|text| text.parse::<IpAddr>().ok()) else {
+            return refuse(StatusCode::BAD_REQUEST, "ask for /lookup?address=192.0.2.1");
+        };
+        let Some(view) = self.view() else {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "there is no node map yet");
+        };
+        let map = &view.steering.map().map;
+        let known = Lookup::new(&view.locator, Some(map), address, clock::now().wall_ms);
+        match serde_json::to_value(known) {
+            Ok(known) => (StatusCode::OK, known),
+            Err(error) => refuse(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()),
+        }
+    }
+
     fn status(&self) -> Value {
         let view = self.view();
         let steering = view.as_deref().map(|view| &view.steering);
@@ -143,10 +191,25 @@ impl Watched {
             "classes": table.map_or(0, |table| table.classes()),
             "ranges": { "v4": ranges_v4, "v6": ranges_v6 },
             "table_bytes": table.map_or(0, |table| table.memory_bytes()),
+            "guards": steering.map_or(Value::Null, |steering| guards(steering)),
             "databases": self.databases(),
+            "routes_waiting": self.shared.waiting(),
             "errors": self.errors(),
         })
     }
+}
+
+/// What each project's guard has counted within its window: shares by node and site, from 0 to 1.
+fn guards(steering: &Steering) -> Value {
+    let of = |shares: Vec<(&Name, f64)>| -> Value {
+        shares.into_iter().map(|(name, share)| (name.to_string(), json!(share))).collect()
+    };
+    let guard = |(project, guard): (&Name, &Guard)| {
+        let (nodes, sites) = guard.shares(clock::now());
+        let shown = json!({ "max_share": guard.limit(), "nodes": of(nodes), "sites": of(sites) });
+        (project.to_string(), shown)
+    };
+    steering.guards().map(guard).collect()
 }
 
 impl fmt::Debug for Watched {

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::View;
-use crate::Context;
 use crate::metrics::{Counter, host as metric};
+use crate::{Context, Metrics};
 
 /// How often what was replaced is looked at for readers.
 const RETIRE_POLL: Duration = Duration::from_millis(20);
@@ -26,6 +26,7 @@ pub(super) struct Shared {
 pub(super) enum Source {
     NodeMap,
     Location,
+    Routes,
 }
 
 /// For people only.
@@ -36,14 +37,20 @@ struct Facts {
     node_map_error: Option<String>,
     /// Why the newest databases are not in use; `None` when they are.
     location_error: Option<String>,
+    /// Why the newest routes are not in use; `None` when they are, or wait for their step.
+    routes_error: Option<String>,
+    /// Of IPv4 and IPv6 clients the share that waits for a step.
+    waiting: [f64; 2],
 }
 
 /// Who has the view to give.
 pub(super) struct Publisher {
     shared: Arc<Shared>,
     changes: watch::Sender<()>,
+    metrics: Metrics,
     node_map_errors: Counter,
     location_errors: Counter,
+    routes_errors: Counter,
 }
 
 impl Shared {
@@ -53,7 +60,16 @@ impl Shared {
 
     pub(super) fn errors(&self) -> Value {
         let facts = self.facts();
-        json!({ "node_map": facts.node_map_error, "location": facts.location_error })
+        json!({
+            "node_map": facts.node_map_error,
+            "location": facts.location_error,
+            "routes": facts.routes_error,
+        })
+    }
+
+    pub(super) fn waiting(&self) -> Value {
+        let [v4, v6] = self.facts().waiting;
+        json!({ "v4": v4, "v6": v6 })
     }
 
     fn facts(&self) -> MutexGuard<'_, Facts> {
@@ -65,6 +81,7 @@ impl Shared {
         match source {
             Source::NodeMap => facts.node_map_error = error,
             Source::Location => facts.location_error = error,
+            Source::Routes => facts.routes_error = error,
         }
     }
 }
@@ -74,7 +91,29 @@ impl Publisher {
         let (changes, changed) = watch::channel(());
         let errors = |source| context.metrics.counter(&metric::STEERING_ERRORS, &[source]);
         let (node_map_errors, location_errors) = (errors("node-map"), errors("location"));
-        (Self { shared, changes, node_map_errors, location_errors }, changed)
+        let routes_errors = errors("routes");
+        let metrics = context.metrics.clone();
+        let publisher =
+            Self { shared, changes, metrics, node_map_errors, location_errors, routes_errors };
+        (publisher, changed)
+    }
+
+    /// The view in use.
+    pub(super) fn view(&self) -> Option<Arc<View>> {
+        self.shared.view.load_full()
+    }
+
+    /// Counts what the guards did since they were asked last.
+    pub(super) fn count_guarded(&self) {
+        let Some(view) = self.view() else { return };
+        for (project, guard) in view.steering.guards() {
+            let done = guard.take_done();
+            for (how, count) in [("spilled", done.spilled), ("overruled", done.overruled)] {
+                let counter =
+                    self.metrics.counter(&metric::STEERING_GUARDED, &[project.as_str(), how]);
+                counter.inc_by(count);
+            }
+        }
     }
 
     /// Everybody steers by `view` from here on. Needs a tokio runtime.
@@ -92,6 +131,16 @@ impl Publisher {
         self.shared.set_error(Source::Location, None);
     }
 
+    /// Routes are in use; of IPv4 and IPv6 clients this share waits for the next steps.
+    pub(super) fn set_waiting(&self, waiting: [f64; 2]) {
+        self.shared.facts().waiting = waiting;
+        self.shared.set_error(Source::Routes, None);
+        for (family, share) in ["v4", "v6"].iter().zip(waiting) {
+            let percent = (share * 100.0).ceil();
+            self.metrics.gauge(&metric::ROUTES_WAITING, &[family]).set(percent as i64);
+        }
+    }
+
     /// The newest data of `source` is not used; `error` says why.
     pub(super) fn failed(&self, source: Source, error: &dyn std::error::Error) {
         let text = chain(error);
@@ -99,6 +148,10 @@ impl Publisher {
             Source::NodeMap => {
                 self.node_map_errors.inc();
                 tracing::error!(error = text, "node map refused, the old one stays in use");
+            }
+            Source::Routes => {
+                self.routes_errors.inc();
+                tracing::error!(error = text, "routes refused, the old ones stay in use");
             }
             Source::Location => {
                 self.location_errors.inc();

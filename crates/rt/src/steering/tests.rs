@@ -43,7 +43,7 @@ async fn new_maps_and_databases_make_new_views_and_bad_databases_none() {
     write_database(&path, "192.0.2.0/24");
     let context = context(dir.path());
     let (maps, following) = watch::channel(None);
-    let location = LocationParams { country: Some(path.clone()), asn: None };
+    let location = LocationParams { country: Some(path.clone()), ..LocationParams::default() };
     let mut watched = start(location, following, &context).await.unwrap();
     assert!(watched.view().is_none());
 
@@ -81,6 +81,67 @@ async fn new_maps_and_databases_make_new_views_and_bad_databases_none() {
 }
 
 #[tokio::test]
+async fn an_override_ends_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut map = nodemap::testing::node_map(1);
+    let end_ms = crate::clock::now().wall_ms + 300;
+    let rules = map.map.maps.values_mut().next().unwrap();
+    rules.overrides.push(nodemap::Override {
+        prefix: "192.0.2.0/24".parse().unwrap(),
+        pools: vec!["other".parse().unwrap()],
+        owner: "noc".to_owned(),
+        reason: "a test".to_owned(),
+        expires_ms: Some(end_ms),
+    });
+    let (_maps, following) = watch::channel(Some(Arc::new(map)));
+    let mut watched =
+        start(LocationParams::default(), following, &context(dir.path())).await.unwrap();
+    let scope = |watched: &Watched| {
+        let view = watched.view().unwrap();
+        view.steering.table().lookup("192.0.2.1".parse().unwrap()).scope
+    };
+    assert_eq!(scope(&watched), 24);
+    watched.changed().await.unwrap();
+    assert!(crate::clock::now().wall_ms >= end_ms);
+    assert_eq!(scope(&watched), 0);
+}
+
+#[tokio::test]
+async fn a_guard_is_counted_and_goes_on_counting_with_a_new_map() {
+    let dir = tempfile::tempdir().unwrap();
+    let context = context(dir.path());
+    let guarded = |generation| {
+        let mut map = nodemap::testing::node_map(generation);
+        let project = map.map.projects.values_mut().next().unwrap();
+        let share = nodemap::MaxShare { nodes: Some(10), sites: None, window_s: 60 };
+        project.max_share = Some(share);
+        Arc::new(map)
+    };
+    let (maps, following) = watch::channel(Some(guarded(1)));
+    let mut watched = start(LocationParams::default(), following, &context).await.unwrap();
+    let ask = |watched: &Watched, count: u64| {
+        let view = watched.view().unwrap();
+        let class = view.steering.table().lookup("192.0.2.1".parse().unwrap()).class;
+        let plan = view.steering.plan(&"x".parse().unwrap(), class, model::Family::V4).unwrap();
+        let address = "192.0.2.1".parse().unwrap();
+        let client = steer::Client { address, scope: 0, now: crate::clock::now() };
+        let mut dice = model::Dice::seeded(1);
+        (0..count).for_each(|_| assert_eq!(plan.choose(&mut dice, &client).len(), 1));
+    };
+    // The one node has no room from the minimum on, and is given all the same.
+    ask(&watched, steer::guard::COUNTED_MIN + 5);
+    maps.send_replace(Some(guarded(2)));
+    watched.changed().await.unwrap();
+    ask(&watched, 3);
+    let line = r#"cacheboy_host_steering_guarded_total{how="overruled",project="x"} 8"#;
+    while !context.metrics.render().contains(line) {
+        tokio::task::yield_now().await;
+    }
+    let shown = &context.status.show()["steering"]["guards"]["x"];
+    assert_eq!((&shown["nodes"]["n"], &shown["max_share"]["nodes"]), (&1.0.into(), &10.into()));
+}
+
+#[tokio::test]
 async fn the_first_view_is_no_change() {
     let dir = tempfile::tempdir().unwrap();
     let (maps, following) = watch::channel(Some(node_map(1)));
@@ -99,7 +160,7 @@ async fn a_bad_database_at_start_is_an_error_that_names_it() {
     for bytes in [None, Some(b"not a database")] {
         bytes.into_iter().for_each(|bytes| std::fs::write(&path, bytes).unwrap());
         let (_maps, following) = watch::channel(None);
-        let location = LocationParams { country: Some(path.clone()), asn: None };
+        let location = LocationParams { country: Some(path.clone()), ..LocationParams::default() };
         let Err(error) = start(location, following, &context(dir.path())).await else {
             panic!("it started")
         };

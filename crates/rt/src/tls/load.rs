@@ -91,9 +91,20 @@ impl Certificate {
     /// # Errors
     /// What is wrong with them. That it does not hold at this time is none.
     pub fn load(files: &CertificateFiles) -> Result<Self, LoadError> {
+        Self::parse(files, &read(&files.chain)?, &read(&files.key)?)
+    }
+
+    /// The same of what is in the files, which are only named.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(
+        files: &CertificateFiles,
+        chain_pem: &[u8],
+        key_pem: &[u8],
+    ) -> Result<Self, LoadError> {
         let CertificateFiles { chain, key } = files;
-        let bytes = read(chain)?;
-        let der: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&bytes)
+        let der: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain_pem)
             .collect::<Result<_, _>>()
             .map_err(|error| LoadError::NotPem(chain.clone(), error))?;
         let first = der.first().ok_or_else(|| LoadError::NoCertificate(chain.clone()))?;
@@ -110,9 +121,8 @@ impl Certificate {
         let validity = parsed.validity();
         let (not_before_s, not_after_s) =
             (validity.not_before.timestamp(), validity.not_after.timestamp());
-        let bytes = read(key)?;
-        let private = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
-            _ if is_encrypted(&bytes) => LoadError::Encrypted(key.clone()),
+        let private = PrivateKeyDer::from_pem_slice(key_pem).map_err(|error| match error {
+            _ if is_encrypted(key_pem) => LoadError::Encrypted(key.clone()),
             pem::Error::NoItemsFound => LoadError::NoKey(key.clone()),
             error => LoadError::NotPem(key.clone(), error),
         })?;

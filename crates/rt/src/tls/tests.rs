@@ -133,7 +133,7 @@ impl Host {
     }
 
     fn load(&self) -> Certificates {
-        Certificates::load(&self.files, self.dir.path(), &self.metrics).unwrap()
+        Certificates::load(&self.files, false, self.dir.path(), &self.metrics).unwrap()
     }
 }
 

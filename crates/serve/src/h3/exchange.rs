@@ -64,7 +64,7 @@ pub(super) async fn serve<H: Handler>(
     handle: Handle,
     shared: Arc<Shared<H>>,
 ) -> Outcome {
-    let sending = handle.sending.clone();
+    let (sending, patience) = (handle.sending.clone(), shared.limits.head_timeout);
     let mut taken = pin!(sending.taken());
     let mut answering = Box::pin(answer(resolver, handle, shared));
     let finished = tokio::select! {
@@ -79,7 +79,10 @@ pub(super) async fn serve<H: Handler>(
     drop(answering);
     match finished {
         Outcome::Answered if !taken.await => Outcome::Cancelled,
-        outcome => outcome,
+        outcome => {
+            sending.end_request(patience).await;
+            outcome
+        }
     }
 }
 

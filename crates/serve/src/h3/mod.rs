@@ -83,6 +83,7 @@ pub(crate) async fn serve<H: Handler>(
             incoming = endpoint.accept() => {
                 let Some(incoming) = incoming else { break };
                 if !counters.has_room(limits.connections_max) {
+                    counters.h3_refused.fetch_add(1, Relaxed);
                     incoming.refuse();
                     continue;
                 }

@@ -12,17 +12,21 @@ use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use h3::error::Code;
 use h3::quic::{self, ConnectionErrorIncoming, StreamErrorIncoming, StreamId, WriteBuf};
 use quinn::{ConnectionError, ReadError, VarInt, WriteError};
+use tokio::time::timeout;
 
 /// Bytes that a unidirectional stream of the client brings in its whole life: its settings, then a
 /// few bytes for each change of a priority. RFC 9204's streams stay empty: our table has no room.
 const CONTROL_BYTES_MAX: usize = 256 * 1024;
+/// What may come of a request to its end after nobody wants more of it: frames without meaning.
+const REST_BYTES_MAX: usize = 1024;
 
 /// An error code as quinn has it.
 pub(super) fn code(code: Code) -> VarInt {
@@ -89,10 +93,15 @@ struct Out {
     stream: quinn::SendStream,
     id: StreamId,
     is_over: bool,
+    /// The rest of the request, once nobody wants it.
+    unread: Option<quinn::RecvStream>,
 }
 
 impl Drop for Out {
     fn drop(&mut self) {
+        if let Some(unread) = self.unread.take() {
+            stop(unread);
+        }
         if !self.is_over {
             // Refused only when it has ended otherwise.
             let _ = self.stream.reset(code(Code::H3_INTERNAL_ERROR));
@@ -103,7 +112,8 @@ impl Drop for Out {
 impl Sending {
     fn new(stream: quinn::SendStream) -> Result<Self, ConnectionErrorIncoming> {
         let id = stream_id(stream.id())?;
-        Ok(Self(Arc::new(Mutex::new(Out { stream, id, is_over: false }))))
+        let out = Out { stream, id, is_over: false, unread: None };
+        Ok(Self(Arc::new(Mutex::new(out))))
     }
 
     fn id(&self) -> StreamId {
@@ -144,6 +154,16 @@ impl Sending {
     /// Streams of a higher priority send first.
     pub(super) fn set_priority(&self, priority: i32) {
         let _ = locked(&self.0).stream.set_priority(priority);
+    }
+
+    /// The response is over: waits for the end of a request that was not read to it. A client that has
+    /// nothing more to send is not told to stop just before it says so, which some take for a failure;
+    /// any other is.
+    pub(super) async fn end_request(&self, patience: Duration) {
+        let Some(mut unread) = locked(&self.0).unread.take() else { return };
+        // Whatever comes of it.
+        let _ = timeout(patience, unread.read_to_end(REST_BYTES_MAX)).await;
+        stop(unread);
     }
 
     /// Returns when the client has all of the response or wants no more of it, or the connection is
@@ -212,17 +232,28 @@ impl quic::SendStream<Bytes> for Sender {
 /// The receiving side.
 #[derive(Debug)]
 pub(super) struct Receiver {
-    stream: quinn::RecvStream,
+    /// `None` once it has ended.
+    stream: Option<quinn::RecvStream>,
     id: StreamId,
     allowance: Allowance,
+    /// The response, where there is one.
+    out: Weak<Mutex<Out>>,
 }
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        // The rest of the request is not wanted, which is no error (RFC 9114 section 4.1). Refused
-        // only when it has ended otherwise.
-        let _ = self.stream.stop(code(Code::H3_NO_ERROR));
+        let Some(stream) = self.stream.take() else { return };
+        match self.out.upgrade() {
+            Some(out) => locked(&out).unread = Some(stream),
+            None => stop(stream),
+        }
     }
+}
+
+/// The rest of a request is not wanted, which is no error (RFC 9114 section 4.1).
+fn stop(mut stream: quinn::RecvStream) {
+    // Refused only when it has ended otherwise.
+    let _ = stream.stop(code(Code::H3_NO_ERROR));
 }
 
 impl quic::RecvStream for Receiver {
@@ -232,22 +263,29 @@ impl quic::RecvStream for Receiver {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, StreamErrorIncoming>> {
+        let Some(stream) = &mut self.stream else { return Poll::Ready(Ok(None)) };
         let chunk = {
-            let reading = pin!(self.stream.read_chunk(usize::MAX, true));
+            let reading = pin!(stream.read_chunk(usize::MAX, true));
             ready!(reading.poll(cx)).map_err(read_error)?
         };
         match chunk {
             Some(chunk) if !self.allowance.take(chunk.bytes.len()) => {
-                let _ = self.stream.stop(code(Code::H3_EXCESSIVE_LOAD));
+                let _ = stream.stop(code(Code::H3_EXCESSIVE_LOAD));
                 let error_code = Code::H3_EXCESSIVE_LOAD.value();
                 Poll::Ready(Err(StreamErrorIncoming::StreamTerminated { error_code }))
             }
-            chunk => Poll::Ready(Ok(chunk.map(|chunk| chunk.bytes))),
+            Some(chunk) => Poll::Ready(Ok(Some(chunk.bytes))),
+            None => {
+                self.stream = None;
+                Poll::Ready(Ok(None))
+            }
         }
     }
 
     fn stop_sending(&mut self, error_code: u64) {
-        let _ = self.stream.stop(code(Code::from(error_code)));
+        if let Some(stream) = &mut self.stream {
+            let _ = stream.stop(code(Code::from(error_code)));
+        }
     }
 
     fn recv_id(&self) -> StreamId {
@@ -357,7 +395,8 @@ impl quic::Connection<Bytes> for Connection {
         self.accepting_uni = None;
         let stream = accepted.map_err(connection_error)?;
         let id = stream_id(stream.id())?;
-        Poll::Ready(Ok(Receiver { stream, id, allowance: Allowance::new(CONTROL_BYTES_MAX) }))
+        let (allowance, out) = (Allowance::new(CONTROL_BYTES_MAX), Weak::new());
+        Poll::Ready(Ok(Receiver { stream: Some(stream), id, allowance, out }))
     }
 
     fn poll_accept_bidi(
@@ -381,7 +420,8 @@ impl quic::Connection<Bytes> for Connection {
         }
         handles.push_back(handle);
         drop(handles);
-        let receiver = Receiver { stream, id, allowance };
+        let out = Arc::downgrade(&sending.0);
+        let receiver = Receiver { stream: Some(stream), id, allowance, out };
         Poll::Ready(Ok(BidiStream { sender: Sender::new(sending), receiver }))
     }
 

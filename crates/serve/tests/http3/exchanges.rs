@@ -186,6 +186,20 @@ async fn content_of_requests_arrives() {
     }
 }
 
+/// Head and end of a request may travel apart: clients that send content have the end apart always.
+#[tokio::test]
+async fn who_ends_a_request_late_is_not_told_to_stop() {
+    let server = site();
+    let mut browser = server.connect().await;
+    let head = request("GET", "/hello").body(()).unwrap();
+    let mut stream = browser.requests.send_request(head).await.unwrap();
+    assert_eq!(stream.recv_response().await.unwrap().status(), 200);
+    assert_eq!(rest(&mut stream).await.unwrap(), b"hello\n");
+    // What it was told by now has come with this.
+    assert_eq!(browser.get("/hello").await.1, b"hello\n");
+    stream.finish().await.unwrap();
+}
+
 #[tokio::test]
 async fn who_waits_for_leave_to_send_content_gets_it() {
     let server = site();

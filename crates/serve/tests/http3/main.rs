@@ -8,6 +8,11 @@
     missing_docs
 )]
 
+#[path = "../support/book.rs"]
+#[allow(unreachable_pub, reason = "other test programs have it too")]
+mod book;
+mod books;
+mod crowded;
 mod ends;
 mod exchanges;
 mod support;

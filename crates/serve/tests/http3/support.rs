@@ -20,6 +20,7 @@ use serve::h3::Quic;
 use serve::{
     Body, BodyError, Client, Counters, Handler, Limits, Listener, Piece, RequestBody, Source,
 };
+use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -97,6 +98,8 @@ pub(crate) fn waiting(limits: Limits, length: Option<u64>) -> (Server, Bodies) {
 pub(crate) struct Server {
     pub(crate) dir: Arc<tempfile::TempDir>,
     pub(crate) address: SocketAddr,
+    /// Where it serves plain HTTP.
+    pub(crate) tcp: SocketAddr,
     pub(crate) counters: Arc<Counters>,
     pub(crate) shutdown: Shutdown,
     pub(crate) task: JoinHandle<()>,
@@ -122,14 +125,18 @@ impl Server {
         }
         let mut roots = RootCertStore::empty();
         roots.add(CertificateDer::from_pem_file(&files.chain).unwrap()).unwrap();
-        let certificates = Certificates::load(&[files], dir.path(), &Metrics::new()).unwrap();
+        let certificates =
+            Certificates::load(&[files], false, dir.path(), &Metrics::new()).unwrap();
         let tls = certificates.server_config(&[b"h3"]);
         let address = ([127, 0, 0, 1], 0).into();
         let context = Context::new("edge1".parse().unwrap(), dir.path().to_owned());
         let quic = Quic::bind(address, tls, &context, None, &limits).unwrap();
         let address = quic.address().unwrap();
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let tcp = socket.local_addr().unwrap();
         let listener = Listener {
-            sockets: Vec::new(),
+            sockets: vec![TcpListener::from_std(socket).unwrap()],
             tls: None,
             quic: Some(quic),
             alive: rt::alive::Alive::default(),
@@ -138,7 +145,7 @@ impl Server {
         let shutdown = Shutdown::default();
         let (handler, stop) = (Arc::new(handler), shutdown.clone());
         let serving = serve::http(vec![listener], handler, limits, counters.clone(), stop);
-        Self { dir, address, counters, shutdown, task: tokio::spawn(serving), roots }
+        Self { dir, address, tcp, counters, shutdown, task: tokio::spawn(serving), roots }
     }
 
     pub(crate) fn stop(&self) {

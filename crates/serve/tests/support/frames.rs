@@ -65,10 +65,14 @@ pub async fn goaway(stream: &mut TcpStream) -> Option<Reason> {
     }
 }
 
+/// What a client begins with.
+pub fn preface() -> Vec<u8> {
+    [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, b"")].concat()
+}
+
 /// A connection of which the test writes the frames itself.
 pub async fn connect(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
-    stream.write_all(&frame(SETTINGS, 0, 0, b"")).await.unwrap();
+    stream.write_all(&preface()).await.unwrap();
     stream
 }

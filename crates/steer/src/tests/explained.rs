@@ -67,6 +67,52 @@ fn explain_says_since_when_and_why() {
 }
 
 #[test]
+fn explain_names_the_override_and_who_does_not_serve() {
+    let (locator, steering) = world();
+    let mut map = nodemap::NodeMap::clone(steering.map());
+    let rules = map.map.maps.get_mut(&name("default")).unwrap();
+    let rule = |prefix: &str, pools, expires_ms| nodemap::Override {
+        prefix: prefix.parse().unwrap(),
+        pools: names(pools),
+        owner: "noc".into(),
+        reason: "cable cut".into(),
+        expires_ms,
+    };
+    rules.overrides = vec![
+        rule("10.1.8.0/21", "asia world", Some(1_798_761_600_000)),
+        rule("10.1.8.0/24", "asia", None),
+    ];
+    let serve = nodemap::Serve { asn: vec![Asn::new(1).unwrap()], country: Vec::new() };
+    map.map.nodes.get_mut(&name("a")).unwrap().serve = Some(serve);
+    let project = map.map.projects.get_mut(&name("videolan")).unwrap();
+    (project.answers, project.answers_elsewhere, project.sticky) = (2, 1, true);
+    let table = crate::ClassTable::compile(&locator, &map.map, 0).unwrap();
+    let steering =
+        crate::Steering::new(std::sync::Arc::new(table), std::sync::Arc::new(map)).unwrap();
+    let explain = |address: &str| {
+        steering.explain(&name("videolan"), address.parse().unwrap(), &locator).unwrap()
+    };
+    let text = explain("10.1.9.9").to_string();
+    for line in [
+        "\nmap       default: override 10.1.8.0/21 -> asia, world\n\
+         override  by noc: cable cut; until 2027-01-01 00:00:00Z\nclass ",
+        "the same for all of 10.1.9.0/24\n\
+         nodes     2 of the pool that answers, 1 of further ones, the same for all of the scope\n",
+        "    a  weight 30     excluded: not-served  192.0.2.2  ",
+        "    b  weight 10     100.0 %  192.0.2.3  ",
+    ] {
+        assert!(text.contains(line), "{line} in {text}");
+    }
+    let json = serde_json::to_value(explain("10.1.8.1")).unwrap();
+    assert_eq!(json["decided_by"]["override"], "10.1.8.0/24");
+    assert_eq!(json["override"]["owner"], "noc");
+    assert_eq!(json["override"]["expires_ms"], serde_json::Value::Null);
+    assert!(explain("10.1.8.1").to_string().contains("cable cut; until somebody takes it out\n"));
+    // AS 1 is served by it.
+    assert!(explain("10.2.0.1").to_string().contains("    a  weight 30      75.0 %  "));
+}
+
+#[test]
 fn explanation_and_plan_agree_for_everybody() {
     let (locator, steering) = world();
     for address in
@@ -92,6 +138,7 @@ fn explanation_and_plan_agree_for_everybody() {
             // The entry named is the one whose list the class has.
             let map = &steering.map().map.maps[&explained.map];
             let list = match explained.decided_by {
+                DecidedBy::Override(_) | DecidedBy::Rule(_) => panic!("there is none"),
                 DecidedBy::Asn(asn) => &map.asn[&asn],
                 DecidedBy::Country(country) => &map.country[&country],
                 DecidedBy::Continent(continent) => &map.continent[&continent],
@@ -107,8 +154,11 @@ fn words_are_stable() {
     let words: Vec<&str> = [
         Excluded::WeightZero,
         Excluded::NoAddress,
+        Excluded::NotServed,
         Excluded::Drained,
         Excluded::Down,
+        Excluded::Unfit,
+        Excluded::Full,
         Excluded::PoolNotReached,
         Excluded::Repeated,
     ]
@@ -116,6 +166,16 @@ fn words_are_stable() {
     .to_vec();
     assert_eq!(
         words,
-        ["weight-zero", "no-address", "drained", "down", "pool-not-reached", "repeated"]
+        [
+            "weight-zero",
+            "no-address",
+            "not-served",
+            "drained",
+            "down",
+            "unfit",
+            "full",
+            "pool-not-reached",
+            "repeated"
+        ]
     );
 }

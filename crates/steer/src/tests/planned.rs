@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use locate::{Locator, testing};
-use model::Dice;
-
 use super::*;
 use crate::{ClassTable, OutdatedTable, Steering, Verdict};
+use locate::{Locator, testing};
 
 pub(super) fn world() -> (Locator, Steering) {
     let networks = [
@@ -25,7 +23,7 @@ pub(super) fn world() -> (Locator, Steering) {
     );
     map.map.projects.insert(name("videolan"), project("default", AllDown::LastGood));
     map.map.projects.insert(name("quiet"), project("default", AllDown::NoData));
-    let table = ClassTable::compile(&locator, &map.map.maps).unwrap();
+    let table = ClassTable::compile(&locator, &map.map, 0).unwrap();
     (locator, Steering::new(Arc::new(table), Arc::new(map)).unwrap())
 }
 
@@ -92,24 +90,14 @@ fn each_project_has_its_own_policy() {
 }
 
 #[test]
-fn picks_follow_the_shares() {
+fn shares_are_those_of_the_weights() {
     let (_, steering) = world();
-    let class = steering.table().lookup("10.2.0.1".parse().unwrap()).class;
-    let plan = steering.plan(&name("videolan"), class, Family::V4).unwrap();
-    let shares: Vec<(&str, f64)> = plan.shares().map(|(n, share)| (n.as_str(), share)).collect();
-    assert_eq!(shares, [("a", 0.75), ("b", 0.25)]);
-    let mut dice = Dice::seeded(2);
-    let mut hits = BTreeMap::new();
-    for _ in 0..40_000 {
-        *hits.entry(plan.pick(&mut dice).unwrap().node.to_string()).or_insert(0u32) += 1;
-    }
-    // Three standard deviations of a binomial with p = 0.75 and n = 40,000 are about 260.
-    assert!(hits["a"].abs_diff(30_000) < 260, "{hits:?}");
-    assert_eq!(hits.len(), 2);
-
-    let class = steering.table().lookup("10.1.0.1".parse().unwrap()).class;
-    let plan = |family| steering.plan(&name("videolan"), class, family).unwrap();
-    assert_eq!(plan(Family::V4).pick(&mut dice).unwrap().node, name("w"));
-    assert_eq!(plan(Family::V6).pick(&mut dice), None);
-    assert_eq!(plan(Family::V6).shares().count(), 0);
+    let shares = |address: &str, family| -> Vec<(String, f64)> {
+        let class = steering.table().lookup(address.parse().unwrap()).class;
+        let plan = steering.plan(&name("videolan"), class, family).unwrap();
+        plan.shares().map(|(node, share)| (node.to_string(), share)).collect()
+    };
+    assert_eq!(shares("10.2.0.1", Family::V4), [("a".into(), 0.75), ("b".into(), 0.25)]);
+    assert_eq!(shares("10.1.0.1", Family::V4), [("w".into(), 1.0)]);
+    assert_eq!(shares("10.1.0.1", Family::V6), []);
 }

@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use ipnet::IpNet;
 use locate::Locator;
 use model::Dice;
+use nodemap::{Override, Serve};
 
 use super::*;
 use crate::{ClassTable, Hit};
@@ -30,14 +31,106 @@ struct World {
     map: SteeringMap,
 }
 
+/// The same map with overrides in two hundred places, in layers, and a node of two pools that
+/// serves few.
+struct Ruled {
+    map: AdminMap,
+    table: ClassTable,
+}
+
 static WORLD: LazyLock<World> = LazyLock::new(|| {
     let file = Path::new(SHIPPED);
     let locator = Locator::open(Some(file), Some(file)).unwrap();
     let map = steering_map(MAP);
     let maps = BTreeMap::from([(name("default"), map.clone())]);
-    let table = ClassTable::compile(&locator, &maps).unwrap();
+    let table = ClassTable::compile(&locator, &ruled(&maps), 0).unwrap();
     World { locator, table, map }
 });
+
+static RULED: LazyLock<Ruled> = LazyLock::new(|| {
+    let mut rules = WORLD.map.clone();
+    let lists = ["world", "europe world", "oceania asia world", "lab"].map(names);
+    let mut prefixes = std::collections::BTreeSet::new();
+    let mut dice = Dice::seeded(9);
+    for address in addresses(4, 200) {
+        let longest = if address.is_ipv4() { 24 } else { 48 };
+        for _ in 0..2 {
+            let length = 8 + u8::try_from(dice.below(longest - 7)).unwrap();
+            prefixes.insert(IpNet::new(address, length).unwrap().trunc());
+        }
+    }
+    rules.overrides = prefixes
+        .into_iter()
+        .map(|prefix| Override {
+            prefix,
+            pools: lists[usize::try_from(dice.below(4)).unwrap()].clone(),
+            owner: "noc".into(),
+            reason: "a test".into(),
+            // A fifth has expired.
+            expires_ms: (dice.below(5) == 0).then_some(1000),
+        })
+        .collect();
+    let mut map = ruled(&BTreeMap::from([(name("default"), rules)]));
+    let serve = Serve {
+        asn: [7922, 3320, 4713].iter().filter_map(|n| Asn::new(*n)).collect(),
+        country: vec!["NZ".parse().unwrap(), "BR".parse().unwrap()],
+    };
+    let limited = Node { serve: Some(serve), ..nodemap::testing::node(&["192.0.2.1"]) };
+    map.nodes.insert(name("few"), limited);
+    for pool in ["europe", "oceania"] {
+        map.pools.insert(name(pool), BTreeMap::from([(name("few"), 1)]));
+    }
+    let table = ClassTable::compile(&WORLD.locator, &map, 1000).unwrap();
+    Ruled { map, table }
+});
+
+/// What the rules say of an address, from their words alone: its pools, and whether the node in them that
+/// serves few does not serve it.
+fn by_the_words(address: IpAddr) -> (Vec<Name>, bool) {
+    let location = WORLD.locator.locate(address);
+    let evidence =
+        Evidence { asn: location.asn, country: location.country, continent: location.continent };
+    let rules = &RULED.map.maps[&name("default")];
+    let holding = rules.overrides.iter().filter(|rule| rule.expires_ms.is_none());
+    let holding = holding.filter(|rule| rule.prefix.contains(&address));
+    let pools = match holding.max_by_key(|rule| rule.prefix.prefix_len()) {
+        Some(rule) => rule.pools.clone(),
+        None => slow_pools(rules, evidence).to_vec(),
+    };
+    let has_node = pools.iter().any(|pool| ["europe", "oceania"].contains(&pool.as_str()));
+    let is_served = evidence.asn.is_some_and(|asn| [7922, 3320, 4713].contains(&asn.get()))
+        || evidence.country.is_some_and(|country| ["NZ", "BR"].contains(&country.as_str()));
+    (pools, has_node && !is_served)
+}
+
+#[test]
+fn answers_for_any_prefix_agree_with_the_words_of_overrides_and_limits() {
+    let table = &RULED.table;
+    let mut dice = Dice::seeded(6);
+    let mut by_rule = 0;
+    for address in addresses(5, 100_000) {
+        // A client network as resolvers send them.
+        let length = if address.is_ipv4() { 8 + dice.below(17) } else { 24 + dice.below(33) };
+        let network = IpNet::new(address, u8::try_from(length).unwrap()).unwrap().trunc();
+        let Hit { class, scope } = table.lookup_net(network);
+        let audience = table.audience("default", class).unwrap();
+        let said = (audience.pools.clone(), !audience.refused.is_empty());
+        assert_eq!(said, by_the_words(network.network()), "{network}");
+        by_rule += usize::from(table.override_at("default", network.network()).is_some());
+        // True at the ends of the scope, and one bit shorter not all of one class.
+        let net = IpNet::new(network.network(), scope).unwrap().trunc();
+        for at in [net.network(), net.broadcast()] {
+            assert_eq!(by_the_words(at), said, "{at} in {net}");
+        }
+        if let Some(wider) = net.supernet() {
+            let other = wider.subnets(scope).unwrap().find(|half| *half != net).unwrap();
+            let inside = table.lookup(other.network());
+            let is_whole = inside.class == class && inside.scope <= scope;
+            assert!(!is_whole, "{network}: {net} could be {wider}");
+        }
+    }
+    assert!(by_rule > 5_000, "{by_rule}");
+}
 
 fn pools(address: IpAddr) -> String {
     let class = WORLD.table.lookup(address).class;

@@ -40,7 +40,7 @@ fn world(nodes: &str) -> (Locator, Steering) {
         Project { redirect: true, alternates: true, ..project("default", AllDown::LastGood) };
     map.map.projects.insert(name("videolan"), wanting);
     map.map.projects.insert(name("quiet"), project("default", AllDown::LastGood));
-    let table = ClassTable::compile(&locator, &map.map.maps).unwrap();
+    let table = ClassTable::compile(&locator, &map.map, 0).unwrap();
     (locator, Steering::new(Arc::new(table), Arc::new(map)).unwrap())
 }
 
@@ -175,7 +175,7 @@ fn a_project_that_does_not_want_it_sends_nobody_and_names_nobody() {
     let visit = visit(&world, &quiet, WA, &here);
     let with = Circumstances { avoid: &["c"], is_spent: true, ..Circumstances::default() };
     assert_eq!(world.1.decide(&visit, &with), Decision::Serve(crate::redirect::Stay::Off));
-    assert!(world.1.alternates(&visit).is_empty());
+    assert!(world.1.alternates(&visit, &[]).is_empty());
     // Reports show it all the same.
     assert_eq!(world.1.missteered(&visit), Some(&name("waix")));
 }
@@ -194,7 +194,7 @@ fn a_network_goes_to_one_node_and_networks_by_weight() {
         to_a += u32::from(of(0) == "a missteered");
         let visit = visit(&world, &project, &format!("10.2.{network}.9"), &here);
         let alternates: Vec<&str> =
-            world.1.alternates(&visit).into_iter().map(Name::as_str).collect();
+            world.1.alternates(&visit, &[]).into_iter().map(Name::as_str).collect();
         assert!(alternates == ["a", "b"] || alternates == ["b", "a"], "{alternates:?}");
     }
     // 192 of 256 by the weights 30 and 10; three standard deviations are 21.
@@ -214,8 +214,13 @@ fn alternates_come_from_the_plan_then_from_the_list() {
         let world = world(nodes);
         let (project, here) = (name("videolan"), name(here));
         let visit = visit(&world, &project, client, &here);
-        let found: Vec<&str> = world.1.alternates(&visit).into_iter().map(Name::as_str).collect();
-        assert_eq!(found.join(" "), expected, "{client} {here} {nodes}");
+        let others = |avoid: &[&str]| {
+            let found = world.1.alternates(&visit, avoid);
+            found.into_iter().map(Name::as_str).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(others(&[]), expected, "{client} {here} {nodes}");
+        let of_all = ["w", "a", "b", "c", "d", "i"];
+        assert_eq!(others(&of_all), "", "the client can use none of them");
     }
 }
 
@@ -228,8 +233,12 @@ fn what_is_told_to_people_is_what_is_done() {
     assert_eq!(
         told.to_string(),
         "at d\n  the client is missteered: it belongs to pool asia\n  \
-         302 to a: missteered, for objects of 1 MiB and more\n  names as alternates: a, c\n"
+         302 to a: missteered, for objects of 1 MiB and more\n  serves smaller ones, \
+         and names as alternates: a, c\n"
     );
+    let avoids = Circumstances { avoid: &["d"], ..Circumstances::default() };
+    let told = world.1.at_node(&visit, &avoids).to_string();
+    assert!(told.ends_with("\n  302 to a: avoid\n"), "it is never served: {told}");
     let here = name("a");
     let told = world
         .1

@@ -4,6 +4,8 @@ use ipnet::IpNet;
 use locate::{Locator, testing};
 use proptest::prelude::*;
 
+use nodemap::{Override, Serve};
+
 use super::*;
 use crate::table::{ClassTable, Hit};
 
@@ -14,7 +16,7 @@ fn maps(texts: &[(&str, &str)]) -> BTreeMap<Name, SteeringMap> {
 fn table(networks: &[(&str, u32, &str)], texts: &[(&str, &str)]) -> ClassTable {
     let networks: Vec<_> =
         networks.iter().map(|(net, asn, cc)| (net.parse().unwrap(), evidence(*asn, cc))).collect();
-    ClassTable::compile(&testing::locator(&networks).unwrap(), &maps(texts)).unwrap()
+    ClassTable::compile(&testing::locator(&networks).unwrap(), &ruled(&maps(texts)), 0).unwrap()
 }
 
 fn looked_up(table: &ClassTable, map: &str, address: &str) -> (String, u8) {
@@ -79,7 +81,8 @@ fn one_class_has_scope_zero_in_both_families() {
     for address in ["10.0.0.1", "192.0.2.1", "2001:db8::1", "::ffff:192.0.2.1", "::"] {
         assert_eq!(looked_up(&table, "default", address), ("world".to_owned(), 0), "{address}");
     }
-    let nothing = ClassTable::compile(&Locator::open(None, None).unwrap(), &maps(&[])).unwrap();
+    let nothing =
+        ClassTable::compile(&Locator::open(None, None).unwrap(), &AdminMap::default(), 0).unwrap();
     assert_eq!(nothing.lookup("192.0.2.1".parse().unwrap()).scope, 0);
 }
 
@@ -125,8 +128,8 @@ fn a_client_network_gets_a_scope_that_may_be_longer_than_itself() {
 #[test]
 fn a_table_knows_the_maps_it_is_of() {
     let table = table(&[("10.0.0.0/9", 1, "AU")], &[("default", MAP)]);
-    assert!(table.is_of(&maps(&[("default", MAP)])));
-    assert!(!table.is_of(&maps(&[("default", "default = world")])));
+    assert!(table.is_of(&ruled(&maps(&[("default", MAP)]))));
+    assert!(!table.is_of(&ruled(&maps(&[("default", "default = world")]))));
 }
 
 #[test]
@@ -144,12 +147,85 @@ fn more_classes_than_numbers_are_an_error_not_a_wrong_answer() {
     map.asn = asns.map(|n| (Asn::new(n).unwrap(), lists(n))).collect();
     let compile = |map: &SteeringMap| {
         let locator = testing::locator(&networks).unwrap();
-        ClassTable::compile(&locator, &BTreeMap::from([(name("default"), map.clone())]))
+        ClassTable::compile(&locator, &ruled(&BTreeMap::from([(name("default"), map.clone())])), 0)
     };
     assert_eq!(compile(&map).unwrap_err(), crate::CompileError::TooManyClasses);
     // 65,534 lists and the default fit.
     map.asn.retain(|asn, _| asn.get() <= 65_534);
     assert_eq!(compile(&map).unwrap().classes(), 65_535);
+}
+
+#[test]
+fn an_override_goes_before_all_else_and_ends_by_itself() {
+    let networks = [("10.0.0.0/8".parse().unwrap(), evidence(7545, "AU"))];
+    let rule = |prefix: &str, pools: &str, expires_ms| Override {
+        prefix: prefix.parse().unwrap(),
+        pools: names(pools),
+        owner: "noc".into(),
+        reason: "cable cut".into(),
+        expires_ms,
+    };
+    let mut maps = maps(&[("default", MAP)]);
+    maps.get_mut("default").unwrap().overrides = vec![
+        rule("10.1.0.0/16", "asia", Some(5000)),
+        rule("10.1.2.0/24", "waix asia world", None),
+        rule("10.2.0.0/16", "world", Some(7000)),
+        // It says what holds anyway: no scope is cut.
+        rule("10.64.0.0/10", "waix asia world", None),
+    ];
+    let map = ruled(&maps);
+    let locator = testing::locator(&networks).unwrap();
+    let compile = |wall_ms| ClassTable::compile(&locator, &map, wall_ms).unwrap();
+    let ask = |wall_ms, address: &str| {
+        let table = compile(wall_ms);
+        let (pools, scope) = looked_up(&table, "default", address);
+        let rule = table.override_at("default", address.parse().unwrap());
+        (pools, scope, rule.map(|rule| rule.prefix.to_string()))
+    };
+    let said = |pools: &str, scope, prefix: Option<&str>| {
+        (pools.to_owned(), scope, prefix.map(str::to_owned))
+    };
+    const WAIX: &str = "waix asia world";
+    assert_eq!(ask(4999, "10.1.9.9"), said("asia", 21, Some("10.1.0.0/16")));
+    assert_eq!(ask(4999, "::ffff:10.1.9.9"), said("asia", 117, Some("10.1.0.0/16")));
+    assert_eq!(ask(4999, "10.1.2.3"), said(WAIX, 24, Some("10.1.2.0/24")));
+    assert_eq!(ask(4999, "10.2.0.1"), said("world", 16, Some("10.2.0.0/16")));
+    assert_eq!(ask(4999, "10.3.0.1"), said(WAIX, 16, None));
+    assert_eq!(ask(4999, "10.65.0.1"), said(WAIX, 10, Some("10.64.0.0/10")));
+    assert_eq!(ask(5000, "10.1.9.9"), said(WAIX, 15, None));
+    assert_eq!(ask(7000, "10.1.9.9"), said(WAIX, 8, None));
+    assert_eq!(
+        [0, 5000, 7000].map(|at| compile(at).holds_until_ms()),
+        [Some(5000), Some(7000), None]
+    );
+}
+
+#[test]
+fn a_node_for_some_splits_only_the_classes_that_could_reach_it() {
+    let networks = [
+        ("10.0.0.0/9", evidence(1, "NZ")),
+        ("10.128.0.0/9", evidence(2, "NZ")),
+        ("11.0.0.0/9", evidence(1, "JP")),
+        ("11.128.0.0/9", evidence(2, "JP")),
+    ]
+    .map(|(net, evidence)| (net.parse().unwrap(), evidence));
+    let locator = testing::locator(&networks).unwrap();
+    let maps = maps(&[("default", "default = b\ncountry NZ = a")]);
+    let table = ClassTable::compile(&locator, &with_limited_nodes(maps), 0).unwrap();
+    for (address, scope, refused) in [
+        ("10.1.1.1", 9, ""),
+        ("10.200.1.1", 9, "x"),
+        // In pool b the other node is limited: AS 2 is served.
+        ("11.1.1.1", 9, "y"),
+        ("11.200.1.1", 9, ""),
+        ("192.0.2.1", 1, "y"),
+    ] {
+        let hit = table.lookup(address.parse().unwrap());
+        let audience = table.audience("default", hit.class).unwrap();
+        let names: Vec<&str> = audience.refused.iter().map(Name::as_str).collect();
+        assert_eq!((hit.scope, names.join(" ").as_str()), (scope, refused), "{address}");
+    }
+    assert_eq!(table.classes(), 4);
 }
 
 /// Networks of both families that nest and touch often; none inside the IPv4-mapped block.
@@ -190,17 +266,63 @@ fn any_maps() -> impl Strategy<Value = BTreeMap<Name, SteeringMap>> {
         .prop_map(|maps| names("one two").into_iter().zip(maps).collect())
 }
 
-/// What all maps say of an address, straight from the words: of the networks that hold the address
-/// the longest decides, and an IPv4-mapped address is the IPv4 address.
+/// Overrides of some networks, where two never have the same prefix.
+fn any_overrides() -> impl Strategy<Value = Vec<Override>> {
+    let pools = prop::sample::select(vec!["a", "b", "a b", "b a"]).prop_map(names);
+    (networks(), prop::collection::vec(pools, 25)).prop_map(|(mut networks, lists)| {
+        networks.iter_mut().for_each(|(net, _)| *net = net.trunc());
+        networks.sort_by_key(|(net, _)| *net);
+        networks.dedup_by_key(|(net, _)| *net);
+        let rule = |((prefix, _), pools): ((IpNet, Evidence), Vec<Name>)| {
+            let (owner, reason) = ("noc".to_owned(), "a test".to_owned());
+            Override { prefix, pools, owner, reason, expires_ms: None }
+        };
+        networks.into_iter().zip(lists).map(rule).collect()
+    })
+}
+
+/// These maps, and in pool `a` a node for AS 1 alone, in `b` one for Australia and AS 2.
+fn with_limited_nodes(maps: BTreeMap<Name, SteeringMap>) -> AdminMap {
+    let mut map = ruled(&maps);
+    let serves = |asn: u32, countries: &[&str]| Serve {
+        asn: Asn::new(asn).into_iter().collect(),
+        country: countries.iter().map(|c| c.parse().unwrap()).collect(),
+    };
+    for (pool, node, serve) in [("a", "x", serves(1, &[])), ("b", "y", serves(2, &["AU"]))] {
+        let limited = Node { serve: Some(serve), ..nodemap::testing::node(&["192.0.2.1"]) };
+        map.nodes.insert(name(node), limited);
+        map.pools.insert(name(pool), BTreeMap::from([(name(node), 1)]));
+    }
+    map
+}
+
+/// What all maps say of an address, straight from the words: its pools, and the members of these that
+/// do not serve it. Of the networks that hold the address the longest decides, likewise of overrides;
+/// and an IPv4-mapped address is the IPv4 address.
 fn slow<'a>(
     networks: &[(IpNet, Evidence)],
-    maps: &'a BTreeMap<Name, SteeringMap>,
+    map: &'a AdminMap,
     address: IpAddr,
-) -> Vec<&'a [Name]> {
+) -> Vec<(&'a [Name], Vec<&'a Name>)> {
     let address = address.to_canonical();
     let inside = networks.iter().filter(|(net, _)| net.contains(&address));
     let evidence = inside.max_by_key(|(net, _)| net.prefix_len()).map(|(_, e)| *e);
-    maps.values().map(|map| slow_pools(map, evidence.unwrap_or_default())).collect()
+    let evidence = evidence.unwrap_or_default();
+    let of_map = |rules: &'a SteeringMap| {
+        let holding = rules.overrides.iter().filter(|rule| rule.prefix.contains(&address));
+        let rule = holding.max_by_key(|rule| rule.prefix.prefix_len());
+        let pools = rule.map_or_else(|| slow_pools(rules, evidence), |rule| &rule.pools);
+        let refuses = |(name, node): &(&'a Name, &'a Node)| {
+            let Some(serve) = &node.serve else { return false };
+            let serves = serve.asn.iter().any(|asn| evidence.asn == Some(*asn))
+                || serve.country.iter().any(|country| evidence.country == Some(*country));
+            let is_member =
+                |pool: &Name| map.pools.get(pool).is_some_and(|p| p.contains_key(*name));
+            !serves && pools.iter().any(is_member)
+        };
+        (pools, map.nodes.iter().filter(refuses).map(|(name, _)| name).collect())
+    };
+    map.maps.values().map(of_map).collect()
 }
 
 /// Every address at which what is known can change, and the one before; in both families, and as
@@ -229,25 +351,33 @@ proptest! {
     #[test]
     fn s2_the_scope_is_true_and_minimal(
         networks in networks(),
-        maps in any_maps(),
+        mut maps in any_maps(),
+        overrides in any_overrides(),
+        has_limited_nodes in any::<bool>(),
         random in prop::collection::vec((any::<u32>(), any::<u128>()), 8),
     ) {
-        let table = ClassTable::compile(&testing::locator(&networks).unwrap(), &maps).unwrap();
-        let edges = edges(&networks);
+        let prefixes = overrides.iter().map(|rule| (rule.prefix, Evidence::default()));
+        let edges = edges(&networks.iter().cloned().chain(prefixes).collect::<Vec<_>>());
+        maps.get_mut("one").unwrap().overrides = overrides;
+        let map = if has_limited_nodes { with_limited_nodes(maps) } else { ruled(&maps) };
+        let table = ClassTable::compile(&testing::locator(&networks).unwrap(), &map, 0).unwrap();
         let random = random.iter()
             .flat_map(|(a, b)| [Ipv4Addr::from_bits(*a).into(), Ipv6Addr::from_bits(*b).into()]);
         for address in edges.iter().copied().chain(random) {
             let Hit { class, scope } = table.lookup(address);
-            let expected = slow(&networks, &maps, address);
-            let found: Vec<_> =
-                maps.keys().map(|map| table.pools(map.as_str(), class).unwrap()).collect();
+            let expected = slow(&networks, &map, address);
+            let said = |name: &Name| {
+                let audience = table.audience(name.as_str(), class).unwrap();
+                (audience.pools.as_slice(), audience.refused.iter().collect::<Vec<_>>())
+            };
+            let found: Vec<_> = map.maps.keys().map(said).collect();
             prop_assert_eq!(&found, &expected, "class of {}", address);
 
             // What is said can change only at edges: all of them inside a block stand for it.
             let same = |net: IpNet| {
                 [net.network(), net.broadcast()].iter().chain(&edges)
                     .filter(|at| net.contains(*at))
-                    .all(|at| slow(&networks, &maps, *at) == expected)
+                    .all(|at| slow(&networks, &map, *at) == expected)
             };
             let scope = IpNet::new(address, scope).unwrap().trunc();
             prop_assert!(same(scope), "{} is not true for {}", scope, address);

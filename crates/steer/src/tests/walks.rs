@@ -11,7 +11,7 @@ fn told(pools: &str, nodes: &str, family: Family, all_down: &str) -> String {
     let order: Vec<Name> =
         names("p q r").into_iter().filter(|p| map.map.pools.contains_key(p)).collect();
     let all_down = all_down.to_owned().try_into().unwrap();
-    let walk = walk(&map, &order, family, &all_down);
+    let walk = walk(&map, &name("x"), &audience(&order), family, &all_down);
     let pool = walk.pool.as_ref().map_or("-", Name::as_str);
     format!("{} {pool}: {}", walk.verdict, included(&walk)).trim_end().to_owned()
 }
@@ -36,7 +36,10 @@ fn pools_spill_in_order_and_only_when_nobody_is_up() {
 fn a_node_without_published_state_serves() {
     let mut map = node_map("p: a=1", "a down -");
     map.states.clear();
-    assert_eq!(walk(&map, &names("p"), Family::V4, &AllDown::LastGood).verdict, Verdict::Pool);
+    assert_eq!(
+        walk(&map, &name("x"), &audience(&names("p")), Family::V4, &AllDown::LastGood).verdict,
+        Verdict::Pool
+    );
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn every_node_left_out_has_its_word() {
         "p: a=1 b=0 c=1 d=1\nq: e=1\nr: e=2",
         "a down -\nb up -\nc drained -\nd - up\ne up -",
     );
-    let walk = walk(&map, &names("p q r"), Family::V4, &AllDown::LastGood);
+    let walk = walk(&map, &name("x"), &audience(&names("p q r")), Family::V4, &AllDown::LastGood);
     let words: Vec<Vec<&str>> = walk
         .pools
         .iter()
@@ -212,7 +215,7 @@ proptest! {
         let pools = &names("p q r")[..listed];
         let up = |pool: &Name, family| able(&map, pool, family).iter().any(|(_, s)| s.serves());
         for family in BOTH {
-            let walk = walk(&map, pools, family, &policy);
+            let walk = walk(&map, &name("x"), &audience(pools), family, &policy);
             let chosen: Vec<_> = walk.included().collect();
 
             // Weight zero, drained and addressless nodes never, under no policy.
@@ -264,7 +267,7 @@ proptest! {
     #[test]
     fn a_node_coming_up_takes_nobody_else_away_but_last_resorts(map in any_map()) {
         let pools = names("p q r");
-        let before = walk(&map, &pools, Family::V4, &AllDown::LastGood);
+        let before = walk(&map, &name("x"), &audience(&pools), Family::V4, &AllDown::LastGood);
         for node in map.map.nodes.keys() {
             let mut better = map.clone();
             let Some(Some(state)) = better.states.get_mut(node).map(|s| s.v4.as_mut()) else { continue };
@@ -272,11 +275,62 @@ proptest! {
                 continue;
             }
             state.state = State::Up;
-            let after = walk(&better, &pools, Family::V4, &AllDown::LastGood);
+            let after = walk(&better, &name("x"), &audience(&pools), Family::V4, &AllDown::LastGood);
             if before.pool == after.pool && before.verdict != Verdict::AllDown {
                 let kept = |n: &Name| after.included().any(|a| a.node == *n);
                 prop_assert!(before.included().all(|n| kept(&n.node)));
             }
         }
     }
+}
+
+/// Sets how much of its weight a node has over IPv4.
+fn weaken(map: &mut NodeMap, node: &str, permille: u32) {
+    map.states.get_mut(node).unwrap().v4.as_mut().unwrap().permille = permille;
+}
+
+#[test]
+fn shares_follow_what_nodes_have_of_their_weight() {
+    let mut map = node_map("p: a=10 b=30", "a up -\nb up -");
+    weaken(&mut map, "b", 500);
+    let walk = walk(&map, &name("x"), &audience(&names("p")), Family::V4, &AllDown::LastGood);
+    let shares: Vec<f64> = walk.included().map(|node| node.share).collect();
+    assert_eq!(shares, [0.4, 0.6]);
+}
+
+#[test]
+fn a_full_node_is_spilled_from_until_nobody_else_is_left() {
+    let told = |weak: &[&str], down: &str| {
+        let nodes = "a up -\nb up -\nc up -".replace(down, &down.replace("up", "down"));
+        let mut map = node_map("p: a=1 b=3\nq: c=1", &nodes);
+        weak.iter().for_each(|node| weaken(&mut map, node, 0));
+        let pools = audience(&names("p q"));
+        let walk = walk(&map, &name("x"), &pools, Family::V4, &AllDown::LastGood);
+        format!("{}: {}", walk.verdict, included(&walk))
+    };
+    assert_eq!(told(&["a"], ""), "pool: b=3");
+    assert_eq!(told(&["a", "b"], ""), "spilled: c=1");
+    assert_eq!(told(&["a", "b", "c"], ""), "pool: a=1 b=3");
+    assert_eq!(told(&["a", "b"], "c up"), "pool: a=1 b=3");
+}
+
+#[test]
+fn who_is_unfit_for_a_project_serves_the_others_and_is_the_last_resort() {
+    let mut map = node_map("p: a=1 b=3\nq: c=1", "a up -\nb up -\nc down@100 -");
+    let unfit = |nodes: &str| {
+        let states = || NodeStates { v4: state("down@300"), v6: None };
+        names(nodes).into_iter().map(|node| (node, states())).collect()
+    };
+    let told = |map: &NodeMap, project: &str| {
+        let pools = audience(&names("p q"));
+        let walk = walk(map, &name(project), &pools, Family::V4, &AllDown::LastGood);
+        let reasons: Vec<&str> =
+            walk.pools[0].nodes.iter().map(|n| n.excluded.map_or("-", Excluded::as_str)).collect();
+        format!("{}: {} ({})", walk.verdict, included(&walk), reasons.join(" "))
+    };
+    map.unfit.insert(name("x"), unfit("a"));
+    assert_eq!(told(&map, "x"), "pool: b=3 (unfit -)");
+    assert_eq!(told(&map, "y"), "pool: a=1 b=3 (- -)");
+    map.unfit.insert(name("x"), unfit("a b"));
+    assert_eq!(told(&map, "x"), "all-down: a=1 b=3 (- -)");
 }

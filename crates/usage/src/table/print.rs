@@ -264,13 +264,16 @@ mod tests {
         sums
     }
 
-    fn names(asn: &str) -> Option<String> {
-        (asn == "7545").then(|| "TPG, the \"Internet\"".to_owned())
+    /// The `top` networks, of which one has a name.
+    fn networks(top: usize) -> Table {
+        let mut table = Table::new(Subject::Asn, &sums(), top);
+        table.name_networks(|asn| (asn.get() == 7545).then(|| "TPG, the \"Internet\"".to_owned()));
+        table
     }
 
     #[test]
     fn for_people() {
-        let text = Table::new(Subject::Asn, &sums(), 3, names).text();
+        let text = networks(3).text();
         let wanted = "\
 2009-08-03 00:00:00Z to 2009-08-03 23:59:59Z
 
@@ -291,7 +294,7 @@ paced    0.01         2
 
     #[test]
     fn for_spreadsheets_and_programs() {
-        let table = Table::new(Subject::Asn, &sums(), 10, names);
+        let table = networks(10);
         let wanted = "\
 rank,asn,bytes,mbytes,requests,percent,name\r
 1,AS7545,17946774999,17946.77,2,100.00,\"TPG, the \"\"Internet\"\"\"\r
@@ -312,7 +315,7 @@ rank,asn,bytes,mbytes,requests,percent,name\r
             (&document["first"], &document["keys"]),
             (&json!("2009-08-03 00:00:00Z"), &json!(4))
         );
-        let nothing = Table::new(Subject::Node, &Sums::default(), 10, |_| None);
+        let nothing = Table::new(Subject::Node, &Sums::default(), 10);
         assert_eq!(nothing.csv(), "rank,node,bytes,mbytes,requests,percent\r\n");
         assert!(nothing.text().ends_with("total    0.00         0          0.00  all traffic\n"));
     }
@@ -324,7 +327,7 @@ rank,asn,bytes,mbytes,requests,percent,name\r
         for (host, bytes) in hosts.into_iter().zip((1..=6).rev()) {
             sums.add(Place::Key(host.as_bytes()), bytes, b"", 0);
         }
-        let table = Table::new(Subject::Project, &sums, 10, |_| None);
+        let table = Table::new(Subject::Project, &sums, 10);
         let csv = table.csv();
         let cell = |line: &str| {
             let (_, rest) = line.split_once(',').unwrap();
@@ -349,7 +352,7 @@ rank,asn,bytes,mbytes,requests,percent,name\r
         };
         sums.add_way(b"a\0asia", &way);
         sums.add_way(b"c", &way);
-        let text = Table::new(Subject::Missteered, &sums, 10, |_| None).text();
+        let text = Table::new(Subject::Missteered, &sums, 10).text();
         let wanted = "\
 1970-01-01 00:00:00Z to 1970-01-01 00:00:00Z
 

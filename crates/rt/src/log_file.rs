@@ -1,4 +1,4 @@
-//! One access log on disk: whole lines, at the end of whatever file has the path now.
+//! One log on disk (of access, of queries): whole lines, at the end of whatever file has the path now.
 //!
 //! The file is opened anew when it is asked for (SIGUSR1), and when the path is not that file any
 //! more (it was renamed or removed), which is looked at once a second. Two processes may write to the
@@ -18,13 +18,10 @@ use std::time::Duration;
 
 use model::Now;
 use model::time::utc;
-use rt::Metrics;
-use rt::file::without_waiting;
-use rt::metrics::{Counter, edge as metric};
 use serde_json::{Value, json};
 
-use super::Lines;
-use crate::params::LogParams;
+use crate::file::without_waiting;
+use crate::metrics::Counter;
 
 /// How often the path is looked at, and an error is logged at most, milliseconds.
 const LOOK_EVERY_MS: u64 = 1_000;
@@ -34,10 +31,35 @@ const TRIES: u32 = 20;
 const TRY_AFTER: Duration = Duration::from_millis(1);
 /// Its owner writes, its group reads.
 const MODE: u32 = 0o640;
+/// A buffer of lines that was larger is given back.
+const LINES_BYTES_KEPT: usize = 256 << 10;
+
+/// Lines of one log that are to be written, each with its end.
+#[derive(Debug, Default)]
+pub struct Lines {
+    /// The lines.
+    pub bytes: Vec<u8>,
+    /// How many there are in `bytes`.
+    pub count: u64,
+    /// Those for which there was no room.
+    pub lost: u64,
+}
+
+impl Lines {
+    /// Begins anew, with the memory that it has unless that is much.
+    pub fn clear(&mut self) {
+        (self.count, self.lost) = (0, 0);
+        self.bytes.clear();
+        if self.bytes.capacity() > LINES_BYTES_KEPT {
+            self.bytes = Vec::new();
+        }
+    }
+}
 
 /// What is known of a log beside its file.
 #[derive(Debug)]
-pub(super) struct Figures {
+pub struct Figures {
+    path: PathBuf,
     lines: Counter,
     lost: Counter,
     /// The newest error, and when it was, milliseconds since 1970.
@@ -45,20 +67,16 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn new(log: &LogParams, metrics: &Metrics) -> Self {
-        let path = log.path.to_string_lossy();
-        Self {
-            lines: metrics.counter(&metric::LOG_LINES, &[&path]),
-            lost: metrics.counter(&metric::LOG_LOST, &[&path]),
-            error: Mutex::default(),
-        }
+    /// Of the log at `path`; `lines` and `lost` are what its lines are counted by.
+    pub fn new(path: PathBuf, lines: Counter, lost: Counter) -> Self {
+        Self { path, lines, lost, error: Mutex::default() }
     }
 
     /// In `/status`.
-    pub(super) fn status(&self, log: &LogParams) -> Value {
+    pub fn status(&self) -> Value {
         let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
-            "path": log.path,
+            "path": self.path,
             "lines": self.lines.get(),
             "lost_lines": self.lost.get(),
             "last_error": error.map(|(why, at_ms)| json!({ "why": why, "at": utc(at_ms) })),
@@ -68,8 +86,7 @@ impl Figures {
 
 /// A log.
 #[derive(Debug)]
-pub(super) struct LogFile {
-    path: PathBuf,
+pub struct LogFile {
     file: Option<File>,
     figures: Arc<Figures>,
     /// The last write ended within a line.
@@ -81,20 +98,21 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    pub(super) fn new(path: PathBuf, figures: Arc<Figures>) -> Self {
+    /// The log that `figures` are of; opened by the first [`LogFile::look`].
+    pub fn new(figures: Arc<Figures>) -> Self {
         let (file, is_torn) = (None, false);
-        Self { path, file, figures, is_torn, reopened: 0, look_at_ns: 0, complain_at_ns: 0 }
+        Self { file, figures, is_torn, reopened: 0, look_at_ns: 0, complain_at_ns: 0 }
     }
 
     /// Opens the file anew when that is due; `reopened`: how often it was asked for.
-    pub(super) fn look(&mut self, now: Now, reopened: u64) {
+    pub fn look(&mut self, now: Now, reopened: u64) {
         let is_asked = std::mem::replace(&mut self.reopened, reopened) != reopened;
         if !is_asked && now.mono_ns < self.look_at_ns {
             return;
         }
         self.look_at_ns = now.plus_ms(LOOK_EVERY_MS).mono_ns;
         if is_asked || !self.is_at_path() {
-            match open(&self.path) {
+            match open(&self.figures.path) {
                 Ok((file, is_torn)) => {
                     self.file = Some(file);
                     self.is_torn = is_torn;
@@ -108,20 +126,20 @@ impl LogFile {
     fn is_at_path(&self) -> bool {
         let identity = |data: std::fs::Metadata| (data.dev(), data.ino());
         let held = self.file.as_ref().and_then(|file| file.metadata().ok()).map(identity);
-        held.is_some() && held == std::fs::metadata(&self.path).ok().map(identity)
+        held.is_some() && held == std::fs::metadata(&self.figures.path).ok().map(identity)
     }
 
     /// Writes lines, each with its end.
-    pub(super) fn write(&mut self, now: Now, lines: &Lines) {
+    pub fn write(&mut self, now: Now, lines: &Lines) {
         self.figures.lost.inc_by(lines.lost);
         let (written, error) = match &mut self.file {
             _ if lines.bytes.is_empty() => return,
             Some(file) => put(file, &mut self.is_torn, &lines.bytes),
             None => (0, None), // which was said when it was to be opened
         };
-        let (done, rest) = lines.bytes.split_at_checked(written).unwrap_or_default();
-        self.figures.lines.inc_by(count(done));
-        self.figures.lost.inc_by(count(rest));
+        let rest = lines.bytes.get(written..).map_or(0, count).min(lines.count);
+        self.figures.lines.inc_by(lines.count.saturating_sub(rest));
+        self.figures.lost.inc_by(rest);
         if let Some(error) = error {
             self.complain(now, &error);
         }
@@ -133,8 +151,8 @@ impl LogFile {
         drop(last);
         if now.mono_ns >= self.complain_at_ns {
             self.complain_at_ns = now.plus_ms(COMPLAIN_EVERY_MS).mono_ns;
-            let (path, lost) = (self.path.display(), self.figures.lost.get());
-            tracing::error!(%path, %error, lost, "the access log cannot be written: lines are lost");
+            let (path, lost) = (self.figures.path.display(), self.figures.lost.get());
+            tracing::error!(%path, %error, lost, "the log cannot be written: lines are lost");
         }
     }
 }
@@ -194,15 +212,18 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::Metrics;
+    use crate::metrics::edge;
 
     fn log(path: PathBuf) -> (LogFile, Arc<Figures>) {
-        let params = LogParams::new(path.clone());
-        let figures = Arc::new(Figures::new(&params, &Metrics::new()));
-        (LogFile::new(path, Arc::clone(&figures)), figures)
+        let metrics = Metrics::new();
+        let [lines, lost] = [&edge::LOG_LINES, &edge::LOG_LOST].map(|m| metrics.counter(m, &["a"]));
+        let figures = Arc::new(Figures::new(path, lines, lost));
+        (LogFile::new(Arc::clone(&figures)), figures)
     }
 
     fn lines(text: &str) -> Lines {
-        Lines { bytes: text.into(), lost: 0 }
+        Lines { bytes: text.into(), count: count(text.as_bytes()), lost: 0 }
     }
 
     fn counts(figures: &Figures) -> (u64, u64) {
@@ -237,9 +258,9 @@ mod tests {
         let (mut log, figures) = log("/dev/full".into());
         let t = Now { mono_ns: 1, wall_ms: 1_000 };
         log.look(t, 0);
-        log.write(t, &Lines { bytes: b"one\ntwo\n".to_vec(), lost: 3 });
+        log.write(t, &Lines { lost: 3, ..lines("one\ntwo\n") });
         assert_eq!(counts(&figures), (0, 5));
-        let status = figures.status(&LogParams::new("/dev/full".into()));
+        let status = figures.status();
         assert!(status["last_error"]["why"].as_str().unwrap().contains("space"), "{status}");
 
         let dir = tempfile::tempdir().unwrap();
@@ -265,14 +286,14 @@ mod tests {
         log.is_torn = true;
         log.write(t, &lines("three\n"));
         log.write(t, &lines("four\n"));
-        assert_eq!(fs::read_to_string(&log.path).unwrap(), "one\ntw\nthree\nfour\n");
+        assert_eq!(fs::read_to_string(&figures.path).unwrap(), "one\ntw\nthree\nfour\n");
         assert_eq!(counts(&figures), (3, 0));
         // Nor one of a process that was killed.
         log.file.as_mut().unwrap().write_all(b"fi").unwrap();
-        let (mut log, _) = self::log(log.path);
+        let (mut log, _) = self::log(figures.path.clone());
         log.look(t, 0);
         log.write(t, &lines("six\n"));
-        let text = fs::read_to_string(&log.path).unwrap();
+        let text = fs::read_to_string(&figures.path).unwrap();
         assert_eq!(text, "one\ntw\nthree\nfour\nfi\nsix\n");
     }
 

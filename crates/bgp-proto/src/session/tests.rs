@@ -1,0 +1,355 @@
+//! Plays `tests/conversations/bgp/*.txt`: what the peer does in, what we do out, on a virtual clock.
+//! The words of the scripts are explained in the README beside them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use model::Dice;
+
+use super::*;
+use crate::open::{Capabilities, GracefulRestart, Open};
+use crate::rib::{PeerId, Rib, ViewId};
+
+/// After a change that is meant run with `CACHEBOY_GOLDEN=write`, and read the difference.
+#[test]
+fn every_conversation_goes_as_written() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/conversations/bgp");
+    let write = std::env::var("CACHEBOY_GOLDEN").is_ok_and(|v| v == "write");
+    let mut played = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "txt") {
+            continue;
+        }
+        let script = fs::read_to_string(&path).unwrap();
+        let actual = Player::new().play(&script);
+        if write {
+            fs::write(&path, &actual).unwrap();
+        }
+        assert!(write || actual == script, "{} went differently:\n{actual}", path.display());
+        played += 1;
+    }
+    assert!(played >= 8, "only {played} conversations found");
+}
+
+fn params() -> Params {
+    Params {
+        local_as: Asn::new(65000).unwrap(),
+        identifier: Ipv4Addr::new(192, 0, 2, 100),
+        peer_as: Asn::new(65001).unwrap(),
+        passive: false,
+        hold_s: 90,
+        families: Families::ALL,
+        max_prefixes: [2, 2],
+    }
+}
+
+struct Player {
+    params: Params,
+    session: Session,
+    rib: Rib,
+    view: ViewId,
+    peer: PeerId,
+    now: Now,
+    /// Bytes that were not used, of the connection that had some last.
+    rest: Vec<u8>,
+    out: String,
+}
+
+impl Player {
+    fn new() -> Self {
+        let mut rib = Rib::new([1, 2]);
+        let view = rib.add_view("v").unwrap();
+        let peer = rib.add_peer(view, false).unwrap();
+        let (params, now) = (params(), Now::default());
+        let session = Session::new(params.clone());
+        Self { params, session, rib, view, peer, now, rest: Vec::new(), out: String::new() }
+    }
+
+    /// The script with what really happened.
+    fn play(mut self, script: &str) -> String {
+        for line in script.lines().filter(|line| !line.starts_with('<')) {
+            self.out.push_str(line);
+            self.out.push('\n');
+            let words: Vec<&str> = line.split('#').next().unwrap().split_whitespace().collect();
+            if let [verb, rest @ ..] = words.as_slice() {
+                self.step(verb, rest);
+                self.act();
+            }
+        }
+        self.out
+    }
+
+    fn step(&mut self, verb: &str, rest: &[&str]) {
+        match (verb, rest) {
+            ("params", words) => {
+                for word in words {
+                    match word.split_once('=').unwrap_or((word, "")) {
+                        ("passive", _) => self.params.passive = true,
+                        ("hold", s) => self.params.hold_s = s.parse().unwrap(),
+                        ("internal", _) => self.params.peer_as = self.params.local_as,
+                        _ => panic!("unknown parameter {word}"),
+                    }
+                }
+                self.session = Session::new(self.params.clone());
+            }
+            ("start", []) => self.session.start(self.now),
+            ("stop", []) => self.session.stop(self.now, Code::Shutdown),
+            ("refresh", []) => assert!(self.session.refresh()),
+            ("at", [s]) => self.advance(s.parse().unwrap()),
+            ("connected", [conn, way]) => {
+                let way = if *way == "out" { Way::Out } else { Way::In };
+                self.session.handle_connected(self.now, conn_of(conn), way);
+            }
+            ("failed", []) => self.session.handle_connect_failed(self.now),
+            ("closed", [conn]) => self.session.handle_closed(self.now, conn_of(conn)),
+            ("open", [conn, words @ ..]) => self.bring(conn, &open(&self.params, words)),
+            ("keepalive", [conn]) => self.bring(conn, &frame::keepalive()),
+            ("notification", [conn, words @ ..]) => {
+                let [code, subcode] = words else { panic!("code and subcode") };
+                let code = Code::of(code.parse().unwrap(), subcode.parse().unwrap());
+                self.bring(conn, &Notification::new(code).compose());
+            }
+            ("begin", [conn]) => self.bring(conn, &Refresh::Begin.compose(Family::V4)),
+            ("end", [conn]) => self.bring(conn, &Refresh::End.compose(Family::V4)),
+            ("request", [conn]) => self.bring(conn, &Refresh::Request.compose(Family::V4)),
+            ("announce", [conn, prefixes @ ..]) => self.bring(conn, &announcement(prefixes)),
+            ("end-of-rib", [conn]) => self.bring(conn, &frame::compose(Kind::Update, &[0; 4])),
+            ("update", [conn, hex]) => self.bring(conn, &frame::compose(Kind::Update, &bytes(hex))),
+            ("raw", [conn, hex]) => self.bring(conn, &bytes(hex)),
+            ("state", []) => writeln!(self.out, "< {}", self.session.state()).unwrap(),
+            ("routes", []) => {
+                self.rib.commit();
+                let routes: Vec<_> =
+                    self.rib.export(self.view).map(|(p, _)| p.to_string()).collect();
+                let routes = format!("< routes: {}", routes.join(" "));
+                writeln!(self.out, "{}", routes.trim_end()).unwrap();
+            }
+            _ => panic!("unknown step {verb} {rest:?}"),
+        }
+    }
+
+    fn bring(&mut self, conn: &str, bytes: &[u8]) {
+        self.rest.extend(bytes);
+        let (rib, peer, out) = (&mut self.rib, self.peer, &mut self.out);
+        let used =
+            self.session.handle_bytes(self.now, conn_of(conn), &self.rest, |news| match news {
+                News::Update(update) => {
+                    for fault in &update.faults {
+                        writeln!(out, "< {fault}").unwrap();
+                    }
+                    rib.apply(peer, update);
+                }
+                News::Table(change) => {
+                    writeln!(out, "< {change:?}").unwrap();
+                    change_table(rib, peer, change);
+                }
+            });
+        self.rest.drain(..used);
+        let counts = self.rib.peer_counts(self.peer);
+        self.session.handle_counts(self.now, counts);
+    }
+
+    /// Lets time pass, stopping wherever the machine asks for it.
+    fn advance(&mut self, to_s: u64) {
+        let to = Now::default().plus_ms(to_s * 1000);
+        while let Some(next) = self.session.poll_timeout().filter(|next| *next <= to.mono_ns) {
+            self.now = Now::default().plus_ms(next / 1_000_000);
+            self.session.handle_timeout(self.now);
+            self.act();
+        }
+        self.now = to;
+        self.session.handle_timeout(self.now);
+    }
+
+    fn act(&mut self) {
+        while let Some(action) = self.session.poll_action() {
+            let at = self.now.wall_ms / 1000;
+            let text = match action {
+                Action::Send(conn, bytes) => {
+                    let frame = frame::first(&bytes, false).unwrap().unwrap();
+                    let said = match frame.kind {
+                        Kind::Notification => Notification::parse(frame.body).to_string(),
+                        Kind::Refresh => {
+                            format!("{:?}", Refresh::parse(frame.body).unwrap().unwrap())
+                        }
+                        _ => String::new(),
+                    };
+                    format!("{} {:?} {said}", conn.0, frame.kind)
+                }
+                Action::Close(conn) => format!("{} close", conn.0),
+                Action::Table(change) => {
+                    change_table(&mut self.rib, self.peer, change);
+                    format!("{change:?}")
+                }
+                Action::Ended { established, end } => {
+                    let what = if established { "session" } else { "connection" };
+                    match end {
+                        End::Told(told) => format!("{what} ended: told {told}"),
+                        End::Ours(ours) => format!("{what} ended: ours {ours}"),
+                        other => format!("{what} ended: {other:?}"),
+                    }
+                }
+                other => format!("{other:?}"),
+            };
+            writeln!(self.out, "< at {at}: {}", text.trim_end()).unwrap();
+        }
+    }
+}
+
+fn change_table(rib: &mut Rib, peer: PeerId, change: TableChange) {
+    match change {
+        TableChange::MarkStale(family) => rib.mark_stale(peer, family),
+        TableChange::Sweep(family) => rib.sweep(peer, family),
+        TableChange::Clear(family) => rib.clear(peer, family),
+    }
+}
+
+fn conn_of(word: &str) -> Conn {
+    Conn(word.parse().unwrap())
+}
+
+fn bytes(hex: &str) -> Vec<u8> {
+    let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// The OPEN of a peer that can everything, unless the words say otherwise.
+fn open(params: &Params, words: &[&str]) -> Vec<u8> {
+    let mut open = Open {
+        asn: params.peer_as,
+        hold_s: 90,
+        identifier: Ipv4Addr::new(192, 0, 2, 1),
+        capabilities: Capabilities {
+            families: Some(Families::ALL),
+            route_refresh: true,
+            enhanced_refresh: true,
+            four_octet_as: Some(params.peer_as.get()),
+            ..<_>::default()
+        },
+    };
+    for word in words {
+        match word.split_once('=').unwrap_or((word, "")) {
+            ("as", asn) => {
+                open.asn = asn.parse().unwrap();
+                open.capabilities.four_octet_as = Some(open.asn.get());
+            }
+            ("hold", s) => open.hold_s = s.parse().unwrap(),
+            ("id", id) => open.identifier = id.parse().unwrap(),
+            ("no-families", _) => open.capabilities.families = None,
+            ("plain-refresh", _) => open.capabilities.enhanced_refresh = false,
+            // Seconds, and whether it went on forwarding IPv4.
+            ("restart", said) => {
+                let (s, forwarding) = said.split_once(',').unwrap_or((said, ""));
+                open.capabilities.graceful_restart = Some(GracefulRestart {
+                    restart_s: s.parse().unwrap(),
+                    families: Families { v4: true, v6: false },
+                    forwarding: Families { v4: forwarding == "forwarding", v6: false },
+                });
+            }
+            _ => panic!("unknown word {word}"),
+        }
+    }
+    open.compose()
+}
+
+/// An UPDATE that announces these /8 to /32 prefixes.
+fn announcement(prefixes: &[&str]) -> Vec<u8> {
+    let attributes = [0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe9, 0x40, 3, 4, 192, 0, 2, 1];
+    let mut body = vec![0, 0, 0, attributes.len() as u8];
+    body.extend(attributes);
+    for prefix in prefixes {
+        let net: ipnet::Ipv4Net = prefix.parse().unwrap();
+        body.push(net.prefix_len());
+        body.extend(&net.addr().octets()[..usize::from(net.prefix_len().div_ceil(8))]);
+    }
+    frame::compose(Kind::Update, &body)
+}
+
+/// Runs a random list of operations and checks what must hold after each. `choices` decides.
+fn operations(mut choices: impl FnMut(u64) -> Option<u64>) {
+    let params = Params { max_prefixes: [40, 40], ..params() };
+    let mut session = Session::new(params.clone());
+    let (mut now, mut next_conn) = (Now::default(), 0u64);
+    let mut open_conns: Vec<Conn> = Vec::new();
+    let mut up = false;
+    let mut heard = 0u64;
+    while let Some(choice) = choices(12) {
+        let Some(which) = choices(4) else { return };
+        let conn = open_conns.get(which as usize).copied().unwrap_or(Conn(which));
+        let mut bring = |session: &mut Session, bytes: &[u8]| {
+            let used = session.handle_bytes(now, conn, bytes, |_| heard += 1);
+            assert!(used <= bytes.len());
+        };
+        match choice {
+            0 => session.start(now),
+            1 => session.stop(now, Code::Shutdown),
+            2 => session.handle_connect_failed(now),
+            3 | 4 => {
+                next_conn += 1;
+                open_conns.push(Conn(next_conn));
+                let way = if choice == 3 { Way::In } else { Way::Out };
+                session.handle_connected(now, Conn(next_conn), way);
+            }
+            5 => {
+                open_conns.retain(|other| *other != conn);
+                session.handle_closed(now, conn);
+            }
+            6 => bring(
+                &mut session,
+                &open(&params, &[["restart=60,forwarding"], ["hold=3"]][which as usize % 2]),
+            ),
+            7 => bring(&mut session, &frame::keepalive()),
+            8 => bring(&mut session, &announcement(&["10.0.0.0/8"])),
+            9 => bring(&mut session, &Refresh::Begin.compose(Family::V4)),
+            10 => {
+                let length = choices(80).unwrap_or(0);
+                let bytes: Vec<u8> =
+                    (0..length).map_while(|_| choices(256)).map(|b| b as u8).collect();
+                let kinds = [Kind::Open, Kind::Update, Kind::Notification, Kind::Refresh];
+                bring(&mut session, &frame::compose(kinds[which as usize], &bytes));
+            }
+            _ => {
+                now = now.plus_ms([1, 2500, 40_000, 400_000][which as usize]);
+                session.handle_timeout(now);
+                // Whoever is due has acted: nothing is asked for twice.
+                assert!(session.poll_timeout().is_none_or(|at| at > now.mono_ns));
+            }
+        }
+        while let Some(action) = session.poll_action() {
+            match action {
+                Action::Send(conn, bytes) => {
+                    assert!(open_conns.contains(&conn), "{conn:?} is not open");
+                    let frame = frame::first(&bytes, false).unwrap().unwrap();
+                    assert_ne!(frame.kind, Kind::Update, "B1");
+                }
+                Action::Close(conn) => open_conns.retain(|other| *other != conn),
+                Action::Up => {
+                    assert!(!up, "up twice");
+                    up = true;
+                }
+                Action::Ended { established: true, .. } => {
+                    assert!(up, "ended before it was up");
+                    up = false;
+                }
+                _ => {}
+            }
+        }
+        assert!(open_conns.len() <= 2, "{open_conns:?}");
+        assert_eq!(up, session.agreed().is_some());
+    }
+}
+
+#[test]
+fn random_operations_keep_what_must_hold() {
+    for seed in 0..3000 {
+        let mut dice = Dice::seeded(seed);
+        let mut left = 400;
+        operations(|n| {
+            left -= 1;
+            (left > 0).then(|| dice.below(n))
+        });
+    }
+}

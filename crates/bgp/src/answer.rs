@@ -1,0 +1,228 @@
+//! Routes and status over HTTP.
+//!
+//! `/status`; `/heard?peer=NAME[&after=PREFIX][&limit=N]`: what a peer announces, a page at a time;
+//! `/origins?peer=NAME`: how many routes of which AS; `/lookup?address=IP`: the routes of every view to
+//! the longest prefix with the address. `/routes[?have=CURSOR&wait=S]`: the document by which other hosts
+//! follow the table (`bgp_proto::feed`); with a cursor that has everything it is held for up to `wait`
+//! seconds, and then 304.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bgp_proto::feed;
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use ipnet::IpNet;
+use model::route::Attributes;
+use rt::metrics::bgp as metric;
+use rt::{Context, Metrics, Phase, Shutdown, clock};
+use serde_json::{Value, json};
+use serve::{Body, Client, Handler, Limits, RequestBody};
+
+use crate::desk::Desk;
+
+/// Connections at once on one listener.
+const CONNECTIONS_MAX: usize = 1024;
+/// Routes of a page, unless fewer are asked for.
+const PAGE_MAX: usize = 1000;
+/// Longest time a poll for routes is held, seconds.
+const WAIT_S_MAX: u64 = 60;
+
+/// Of the HTTP listeners.
+pub(crate) fn limits() -> Limits {
+    Limits { connections_max: CONNECTIONS_MAX, ..Limits::default() }
+}
+
+/// Answers requests.
+pub(crate) struct Answerer {
+    desk: Arc<Desk>,
+    metrics: Metrics,
+    shutdown: Shutdown,
+    /// Of this run: versions of an earlier one say nothing.
+    epoch: u64,
+}
+
+type Answer = (StatusCode, Value);
+
+fn bad(why: &str) -> Answer {
+    (StatusCode::BAD_REQUEST, json!({ "error": why }))
+}
+
+impl Handler for Answerer {
+    type Visitor = Client;
+
+    fn greet(&self, client: Client) -> Client {
+        client
+    }
+
+    async fn handle(&self, request: Request<RequestBody>, _: &Client) -> Response<Body> {
+        let (head, _) = request.into_parts();
+        let (desk, path) = (Arc::clone(&self.desk), head.uri.path().to_owned());
+        let query = head.uri.query().unwrap_or_default().to_owned();
+        let is_read = head.method == Method::GET || head.method == Method::HEAD;
+        if is_read && path == "/routes" {
+            return self.routes(&query).await;
+        }
+        // It may wait for the table, and walks all of it perhaps.
+        let answer = move || {
+            if is_read {
+                answer(&desk, &path, &query)
+            } else {
+                (StatusCode::METHOD_NOT_ALLOWED, json!({ "error": "use GET" }))
+            }
+        };
+        let broken = (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": "a defect" }));
+        let (status, mut value) = tokio::task::spawn_blocking(answer).await.unwrap_or(broken);
+        self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("format".to_owned(), 1.into());
+        }
+        let mut response = Response::new(Body::bytes(Bytes::from(format!("{value:#}\n"))));
+        *response.status_mut() = status;
+        let json = HeaderValue::from_static("application/json");
+        response.headers_mut().insert(header::CONTENT_TYPE, json);
+        response
+    }
+}
+
+impl Answerer {
+    pub(crate) fn new(desk: Arc<Desk>, context: &Context) -> Self {
+        let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
+        Self { desk, metrics, shutdown, epoch: clock::now().wall_ms.max(1) }
+    }
+
+    /// The table for a follower: what it does not have yet, as soon as there is anything.
+    async fn routes(&self, query: &str) -> Response<Body> {
+        let have = value(query, "have");
+        let wait = value(query, "wait").and_then(|s| s.parse().ok()).unwrap_or(0);
+        let until = tokio::time::sleep(Duration::from_secs(WAIT_S_MAX.min(wait)));
+        tokio::pin!(until);
+        let mut news = self.desk.news.subscribe();
+        let (status, body) = loop {
+            news.mark_unchanged();
+            let (desk, have, epoch) = (Arc::clone(&self.desk), have.clone(), self.epoch);
+            // A whole table takes some tenths of a second.
+            let document = tokio::task::spawn_blocking(move || {
+                feed::document(&desk.rib(), epoch, have.as_deref(), |view| desk.is_up(view))
+            });
+            match document.await {
+                Ok(Some(document)) => break (StatusCode::OK, document),
+                Err(_) => break (StatusCode::SERVICE_UNAVAILABLE, Vec::new()),
+                Ok(None) => {}
+            }
+            tokio::select! {
+                // The desk outlives this answer, so the channel cannot close.
+                _ = news.changed() => {}
+                () = &mut until => break (StatusCode::NOT_MODIFIED, Vec::new()),
+                () = self.shutdown.reached(Phase::Draining) => {
+                    break (StatusCode::NOT_MODIFIED, Vec::new());
+                }
+            }
+        };
+        self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
+        let mut response = Response::new(Body::bytes(Bytes::from(body)));
+        *response.status_mut() = status;
+        let kind = HeaderValue::from_static("application/octet-stream");
+        response.headers_mut().insert(header::CONTENT_TYPE, kind);
+        response
+    }
+}
+
+fn answer(desk: &Desk, path: &str, query: &str) -> Answer {
+    match path {
+        "/status" => (StatusCode::OK, desk.show()),
+        "/heard" => heard(desk, query),
+        "/origins" => origins(desk, query),
+        "/lookup" => lookup(desk, query),
+        _ => {
+            let error =
+                "there is /status, /heard?peer=, /origins?peer=, /lookup?address= and /routes";
+            (StatusCode::NOT_FOUND, json!({ "error": error }))
+        }
+    }
+}
+
+/// The value of a key of a query. A `/` may be written as `%2F`, which some clients do.
+fn value(query: &str, key: &str) -> Option<String> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    let value = pairs.find(|(name, _)| *name == key)?.1;
+    Some(value.replace("%2F", "/").replace("%2f", "/").replace("%3A", ":").replace("%3a", ":"))
+}
+
+fn heard(desk: &Desk, query: &str) -> Answer {
+    let peer = value(query, "peer").unwrap_or_default();
+    let Some(id) = desk.source(&peer) else {
+        return bad("peer= names no peer or file of this collector");
+    };
+    let after = match value(query, "after").map(|text| text.parse::<IpNet>()) {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return bad("after= is no prefix such as 192.0.2.0/24"),
+    };
+    let limit = match value(query, "limit").map(|text| text.parse::<usize>()) {
+        None => PAGE_MAX,
+        Some(Ok(limit)) => limit.min(PAGE_MAX),
+        Some(Err(_)) => return bad("limit= is no number"),
+    };
+    let rib = desk.rib();
+    let mut all = rib.heard(id, after);
+    let page: Vec<(IpNet, Arc<Attributes>)> =
+        all.by_ref().take(limit).map(|(prefix, carried)| (prefix, Arc::clone(carried))).collect();
+    let more = all.next().is_some();
+    drop(all);
+    drop(rib);
+    let next = page.last().filter(|_| more).map(|(prefix, _)| prefix);
+    let routes: Vec<Value> = page.iter().map(|(prefix, carried)| route(*prefix, carried)).collect();
+    (StatusCode::OK, json!({ "peer": peer, "routes": routes, "next_after": next }))
+}
+
+fn route(prefix: IpNet, carried: &Attributes) -> Value {
+    json!({ "prefix": prefix, "attributes": carried })
+}
+
+fn origins(desk: &Desk, query: &str) -> Answer {
+    let peer = value(query, "peer").unwrap_or_default();
+    let Some(id) = desk.source(&peer) else {
+        return bad("peer= names no peer or file of this collector");
+    };
+    let origins = desk.rib().origins(id);
+    let rows: Vec<Value> = origins
+        .iter()
+        .map(|(asn, [v4, v6])| json!({ "asn": asn, "routes": { "v4": v4, "v6": v6 } }))
+        .collect();
+    (StatusCode::OK, json!({ "peer": peer, "origins": rows }))
+}
+
+fn lookup(desk: &Desk, query: &str) -> Answer {
+    let Some(Ok(address)) = value(query, "address").map(|text| text.parse::<IpAddr>()) else {
+        return bad("address= is no IP address");
+    };
+    // Sessions wait while the table is held: it is let go of before anything is written.
+    let rib = desk.rib();
+    let found: Vec<_> = desk
+        .views
+        .iter()
+        .map(|(name, view)| {
+            let routes = rib.lookup(*view, address).into_iter().map(|(prefix, id, carried)| {
+                (prefix, id, rib.best(*view, prefix) == Some(carried), Arc::clone(carried))
+            });
+            (name, routes.collect::<Vec<_>>())
+        })
+        .collect();
+    drop(rib);
+    let views: serde_json::Map<String, Value> = found
+        .into_iter()
+        .map(|(name, routes)| {
+            let rows: Vec<Value> = routes
+                .iter()
+                .map(|(prefix, id, best, carried)| {
+                    let peer = desk.name_of(*id);
+                    json!({ "prefix": prefix, "peer": peer, "best": best, "attributes": carried })
+                })
+                .collect();
+            (name.to_string(), rows.into())
+        })
+        .collect();
+    (StatusCode::OK, json!({ "address": address.to_string(), "views": views }))
+}
