@@ -270,6 +270,14 @@ max_prefixes_v6 = 10
 name = "router2"
 address = "2001:db8::254"
 asn = 64502
+[[bgp.mrt]]
+name = "collector1"
+file = "rib.gz"
+view = "far"
+from = "2001:db8::253"
+[[bgp.mrt]]
+name = "collector2"
+file = "/srv/rib.mrt"
 "#;
 
 fn plain(address: &str) -> Listen {
@@ -488,6 +496,19 @@ fn every_key_arrives_where_it_belongs() {
         max_prefixes: bgp::PREFIXES_MAX,
     };
     assert_eq!(bgp.peers, [peer, plain]);
+    let file = bgp::MrtParams {
+        name: name("collector1"),
+        file: "etc/rib.gz".into(),
+        view: name("far"),
+        from: Some("2001:db8::253".parse().unwrap()),
+    };
+    let plain = bgp::MrtParams {
+        name: name("collector2"),
+        file: "/srv/rib.mrt".into(),
+        view: name("collector2"),
+        from: None,
+    };
+    assert_eq!(bgp.files, [file, plain]);
 }
 
 #[test]
