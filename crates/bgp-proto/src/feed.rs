@@ -27,6 +27,7 @@ mod followed;
 mod tests;
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -111,6 +112,21 @@ pub fn document(
         }
     }
     news.then(|| writer.finish())
+}
+
+/// What a follower has that has all of `rib` by its last commit: the same `epoch` and `up` as of a
+/// [`document`]. Two whole documents are equal where this is.
+pub fn cursor(rib: &Rib, epoch: u64, up: impl Fn(&str) -> bool) -> String {
+    let mut text = epoch.to_string();
+    for (view, name) in rib.views().take(VIEWS_MAX) {
+        push_view(&mut text, name, rib.version(view), up(name));
+    }
+    text
+}
+
+fn push_view(cursor: &mut String, view: &str, version: u64, up: bool) {
+    // Writing to a string cannot fail.
+    let _ = write!(cursor, ",{view}:{version}:{}", u8::from(up));
 }
 
 /// What a follower says that it has.

@@ -23,6 +23,8 @@ pub mod open;
 pub mod refresh;
 pub mod rib;
 pub mod session;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod update;
 mod wire;
 

@@ -19,6 +19,7 @@ use rt::metrics::bgp as metric;
 use rt::{Context, Metrics, Phase, Shutdown, clock};
 use serde_json::{Value, json};
 use serve::{Body, Client, Handler, Limits, RequestBody};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::desk::Desk;
 
@@ -28,6 +29,11 @@ const CONNECTIONS_MAX: usize = 1024;
 const PAGE_MAX: usize = 1000;
 /// Longest time a poll for routes is held, seconds.
 const WAIT_S_MAX: u64 = 60;
+/// Bytes of a document of routes from which on it needs a place.
+const LARGE: usize = 1 << 20;
+/// Large documents that may be in memory at once, while slow followers read them: a full table is some
+/// ten megabytes.
+const LARGE_MAX: usize = 8;
 
 /// Of the HTTP listeners.
 pub(crate) fn limits() -> Limits {
@@ -41,6 +47,35 @@ pub(crate) struct Answerer {
     shutdown: Shutdown,
     /// Of this run: versions of an earlier one say nothing.
     epoch: u64,
+    /// Of who reads the table: one at a time, in the order they came, so that however many ask, the
+    /// sessions wait for one of them at most.
+    turn: Semaphore,
+    /// The document that was given last, for all others who ask for the same; held while the next one
+    /// is made.
+    last: tokio::sync::Mutex<Option<Given>>,
+    /// For large documents in memory.
+    places: Arc<Semaphore>,
+}
+
+/// A document of routes that was given.
+struct Given {
+    /// To followers with this cursor.
+    have: String,
+    /// What they have by it.
+    now: String,
+    document: Bytes,
+}
+
+/// A large document, and its place.
+struct Large {
+    document: Vec<u8>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Large {
+    fn as_ref(&self) -> &[u8] {
+        &self.document
+    }
 }
 
 type Answer = (StatusCode, Value);
@@ -73,7 +108,7 @@ impl Handler for Answerer {
             }
         };
         let broken = (StatusCode::SERVICE_UNAVAILABLE, json!({ "error": "a defect" }));
-        let (status, mut value) = tokio::task::spawn_blocking(answer).await.unwrap_or(broken);
+        let (status, mut value) = self.in_turn(answer).await.unwrap_or(broken);
         self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
         if let Some(object) = value.as_object_mut() {
             object.insert("format".to_owned(), 1.into());
@@ -88,44 +123,98 @@ impl Handler for Answerer {
 
 impl Answerer {
     pub(crate) fn new(desk: Arc<Desk>, context: &Context) -> Self {
-        let (metrics, shutdown) = (context.metrics.clone(), context.shutdown.clone());
-        Self { desk, metrics, shutdown, epoch: clock::now().wall_ms.max(1) }
+        Self {
+            desk,
+            metrics: context.metrics.clone(),
+            shutdown: context.shutdown.clone(),
+            epoch: clock::now().wall_ms.max(1),
+            turn: Semaphore::new(1),
+            last: tokio::sync::Mutex::new(None),
+            places: Arc::new(Semaphore::new(LARGE_MAX)),
+        }
+    }
+
+    /// Reads the table; `None` after a defect.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        // Nobody closes the semaphore.
+        let _turn = self.turn.acquire().await.ok()?;
+        tokio::task::spawn_blocking(read).await.ok()
     }
 
     /// The table for a follower: what it does not have yet, as soon as there is anything.
     async fn routes(&self, query: &str) -> Response<Body> {
-        let have = value(query, "have");
+        let have = value(query, "have").unwrap_or_default();
         let wait = value(query, "wait").and_then(|s| s.parse().ok()).unwrap_or(0);
         let until = tokio::time::sleep(Duration::from_secs(WAIT_S_MAX.min(wait)));
         tokio::pin!(until);
         let mut news = self.desk.news.subscribe();
         let (status, body) = loop {
             news.mark_unchanged();
-            let (desk, have, epoch) = (Arc::clone(&self.desk), have.clone(), self.epoch);
-            // A whole table takes some tenths of a second.
-            let document = tokio::task::spawn_blocking(move || {
-                feed::document(&desk.rib(), epoch, have.as_deref(), |view| desk.is_up(view))
-            });
-            match document.await {
-                Ok(Some(document)) => break (StatusCode::OK, document),
-                Err(_) => break (StatusCode::SERVICE_UNAVAILABLE, Vec::new()),
-                Ok(None) => {}
+            match self.document(&have).await {
+                Some(Some(document)) => break (StatusCode::OK, document),
+                None => break (StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
+                Some(None) => {}
             }
             tokio::select! {
                 // The desk outlives this answer, so the channel cannot close.
                 _ = news.changed() => {}
-                () = &mut until => break (StatusCode::NOT_MODIFIED, Vec::new()),
+                () = &mut until => break (StatusCode::NOT_MODIFIED, Bytes::new()),
                 () = self.shutdown.reached(Phase::Draining) => {
-                    break (StatusCode::NOT_MODIFIED, Vec::new());
+                    break (StatusCode::NOT_MODIFIED, Bytes::new());
                 }
             }
         };
         self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
-        let mut response = Response::new(Body::bytes(Bytes::from(body)));
+        let mut response = Response::new(Body::bytes(body));
         *response.status_mut() = status;
         let kind = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         response
+    }
+
+    /// What a follower with this cursor does not have: `Some(None)` if that is nothing, `None` after a
+    /// defect.
+    async fn document(&self, have: &str) -> Option<Option<Bytes>> {
+        let (desk, epoch) = (Arc::clone(&self.desk), self.epoch);
+        let now = move || feed::cursor(&desk.rib(), epoch, |view| desk.is_up(view));
+        let mut last = self.last.lock().await;
+        let now = self.in_turn(now).await?;
+        if let Some(last) = last.as_ref().filter(|last| last.have == have && last.now == now) {
+            return Some(Some(last.document.clone()));
+        }
+        let (desk, asked) = (Arc::clone(&self.desk), have.to_owned());
+        let write = move || {
+            let (rib, up) = (desk.rib(), |view: &str| desk.is_up(view));
+            let document = feed::document(&rib, epoch, Some(&asked), up)?;
+            Some((feed::cursor(&rib, epoch, up), document))
+        };
+        let Some((now, document)) = self.in_turn(write).await? else { return Some(None) };
+        let document = if document.len() > LARGE {
+            // What was given last need not be kept for that: it has a place too.
+            *last = None;
+            let place = Arc::clone(&self.places).acquire_owned().await.ok()?;
+            Bytes::from_owner(Large { document, _place: place })
+        } else {
+            Bytes::from(document)
+        };
+        *last = Some(Given { have: have.to_owned(), now, document: document.clone() });
+        Some(Some(document))
+    }
+}
+
+/// What the admin listener answers to `{"peer": NAME}`, whose peer is asked for all of its routes again.
+pub(crate) fn refresh(desk: &Desk, body: &[u8]) -> Answer {
+    let asked: Option<Value> = serde_json::from_slice(body).ok();
+    let name = asked.as_ref().and_then(|asked| asked.get("peer")?.as_str()).unwrap_or_default();
+    let Some(peer) = desk.peers.iter().find(|peer| peer.params.name.as_str() == name) else {
+        return bad("post {\"peer\": NAME}, which names a peer of this collector");
+    };
+    match peer.ask_again() {
+        Ok(()) => (StatusCode::OK, json!({ "asked": name })),
+        Err(why) => (StatusCode::CONFLICT, json!({ "error": format!("{name}: {why}") })),
     }
 }
 

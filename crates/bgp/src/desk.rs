@@ -9,7 +9,7 @@ use model::time::utc;
 use model::{Family, Name};
 use rt::{Context, Metrics, clock};
 use serde_json::{Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::{MrtParams, Params, PeerParams};
 
@@ -30,6 +30,8 @@ pub(crate) struct Peer {
     pub(crate) params: PeerParams,
     pub(crate) id: PeerId,
     pub(crate) shown: Mutex<Shown>,
+    /// Somebody wants it to be asked for all of its routes again.
+    pub(crate) refresh: Notify,
 }
 
 /// One file of routes.
@@ -78,7 +80,7 @@ impl Desk {
             views.insert(peer.view.clone(), view);
             let id = rib.add_peer(view, peer.asn == params.asn)?;
             let shown = Mutex::new(Shown { state: "idle", ..Shown::default() });
-            peers.push(Peer { params: peer.clone(), id, shown });
+            peers.push(Peer { params: peer.clone(), id, shown, refresh: Notify::new() });
         }
         let mut files = Vec::new();
         for file in params.files.iter().take(crate::FILES_MAX) {
@@ -220,6 +222,22 @@ impl Peer {
                 .map_or(Value::Null, |(end, at_ms)| json!({ "why": why(end), "at": utc(*at_ms) }));
         }
         shown.is_complete = is_complete;
+    }
+
+    /// Has it asked for all of its routes again (RFC 2918).
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    pub(crate) fn ask_again(&self) -> Result<(), &'static str> {
+        let can = match &locked(&self.shown).agreed {
+            Value::Null => return Err("its session is not up"),
+            agreed => agreed.get("route_refresh").and_then(Value::as_bool).unwrap_or(false),
+        };
+        if !can {
+            return Err("it does not know route refresh (RFC 2918): restart its session");
+        }
+        self.refresh.notify_one();
+        Ok(())
     }
 
     /// Whether it has told its whole table.

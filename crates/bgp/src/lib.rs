@@ -181,6 +181,10 @@ impl Bgp {
         );
         let shown = Arc::clone(&desk);
         context.status.set("bgp", move || shown.show());
+        let asked = Arc::clone(&desk);
+        context.status.on_post("/bgp/refresh", move |body| {
+            std::future::ready(answer::refresh(&asked, &body))
+        });
         Ok(Self { listeners, publish, addresses, desk, keys, context })
     }
 

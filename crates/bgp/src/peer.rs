@@ -40,6 +40,7 @@ enum Event {
     Came(TcpStream),
     Connected(io::Result<TcpStream>),
     Due,
+    Refresh,
     Leave,
 }
 
@@ -80,6 +81,10 @@ pub(crate) async fn run(
                 driver.session.handle_connect_failed(now);
             }
             Event::Due => driver.session.handle_timeout(now),
+            Event::Refresh => {
+                let asked = driver.session.refresh();
+                tracing::info!(peer = %peer.params.name, asked, "routes asked for again");
+            }
             Event::Leave => {
                 driver.session.stop(now, Code::Reset);
                 driver.act();
@@ -166,6 +171,7 @@ impl<'a> Driver<'a> {
                 Event::Connected(result)
             }
             () = due => Event::Due,
+            () = self.peer.refresh.notified() => Event::Refresh,
         }
     }
 

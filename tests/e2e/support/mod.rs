@@ -38,11 +38,16 @@ pub(crate) fn output(command: &mut Command) -> Ran {
 }
 
 /// Waits for a condition; fails loudly when it does not come.
+pub(crate) fn until(what: &str, condition: impl FnMut() -> bool) {
+    until_within(20, what, condition);
+}
+
+/// The same where it may take so many seconds.
 #[allow(clippy::disallowed_methods, reason = "a real deadline for real processes")]
-pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+pub(crate) fn until_within(seconds: u64, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(seconds);
     while !condition() {
-        assert!(Instant::now() < deadline, "waited 20 s in vain: {what}");
+        assert!(Instant::now() < deadline, "waited {seconds} s in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -1,7 +1,6 @@
 //! [`Followed`]: what a follower has.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use model::Name;
@@ -73,8 +72,7 @@ impl Followed {
     pub fn cursor(&self) -> String {
         let mut text = self.epoch.to_string();
         for (view, of) in &self.views {
-            // Writing to a string cannot fail.
-            let _ = write!(text, ",{view}:{}:{}", of.version, u8::from(of.up));
+            super::push_view(&mut text, view.as_str(), of.version, of.up);
         }
         text
     }

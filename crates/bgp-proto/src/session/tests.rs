@@ -8,8 +8,8 @@ use std::path::Path;
 use model::Dice;
 
 use super::*;
-use crate::open::{Capabilities, GracefulRestart, Open};
 use crate::rib::{PeerId, Rib, ViewId};
+use crate::testing::{announcement, change_table, open, operations, params};
 
 /// After a change that is meant run with `CACHEBOY_GOLDEN=write`, and read the difference.
 #[test]
@@ -31,18 +31,6 @@ fn every_conversation_goes_as_written() {
         played += 1;
     }
     assert!(played >= 8, "only {played} conversations found");
-}
-
-fn params() -> Params {
-    Params {
-        local_as: Asn::new(65000).unwrap(),
-        identifier: Ipv4Addr::new(192, 0, 2, 100),
-        peer_as: Asn::new(65001).unwrap(),
-        passive: false,
-        hold_s: 90,
-        families: Families::ALL,
-        max_prefixes: [2, 2],
-    }
 }
 
 struct Player {
@@ -114,7 +102,10 @@ impl Player {
             ("begin", [conn]) => self.bring(conn, &Refresh::Begin.compose(Family::V4)),
             ("end", [conn]) => self.bring(conn, &Refresh::End.compose(Family::V4)),
             ("request", [conn]) => self.bring(conn, &Refresh::Request.compose(Family::V4)),
-            ("announce", [conn, prefixes @ ..]) => self.bring(conn, &announcement(prefixes)),
+            ("announce", [conn, prefixes @ ..]) => {
+                let prefixes: Vec<_> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
+                self.bring(conn, &announcement(&prefixes));
+            }
             ("end-of-rib", [conn]) => self.bring(conn, &frame::compose(Kind::Update, &[0; 4])),
             ("update", [conn, hex]) => self.bring(conn, &frame::compose(Kind::Update, &bytes(hex))),
             ("raw", [conn, hex]) => self.bring(conn, &bytes(hex)),
@@ -198,14 +189,6 @@ impl Player {
     }
 }
 
-fn change_table(rib: &mut Rib, peer: PeerId, change: TableChange) {
-    match change {
-        TableChange::MarkStale(family) => rib.mark_stale(peer, family),
-        TableChange::Sweep(family) => rib.sweep(peer, family),
-        TableChange::Clear(family) => rib.clear(peer, family),
-    }
-}
-
 fn conn_of(word: &str) -> Conn {
     Conn(word.parse().unwrap())
 }
@@ -214,132 +197,6 @@ fn bytes(hex: &str) -> Vec<u8> {
     let digits: Vec<u8> = hex.bytes().filter(u8::is_ascii_hexdigit).collect();
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.chunks(2).map(byte).collect()
-}
-
-/// The OPEN of a peer that can everything, unless the words say otherwise.
-fn open(params: &Params, words: &[&str]) -> Vec<u8> {
-    let mut open = Open {
-        asn: params.peer_as,
-        hold_s: 90,
-        identifier: Ipv4Addr::new(192, 0, 2, 1),
-        capabilities: Capabilities {
-            families: Some(Families::ALL),
-            route_refresh: true,
-            enhanced_refresh: true,
-            four_octet_as: Some(params.peer_as.get()),
-            ..<_>::default()
-        },
-    };
-    for word in words {
-        match word.split_once('=').unwrap_or((word, "")) {
-            ("as", asn) => {
-                open.asn = asn.parse().unwrap();
-                open.capabilities.four_octet_as = Some(open.asn.get());
-            }
-            ("hold", s) => open.hold_s = s.parse().unwrap(),
-            ("id", id) => open.identifier = id.parse().unwrap(),
-            ("no-families", _) => open.capabilities.families = None,
-            ("plain-refresh", _) => open.capabilities.enhanced_refresh = false,
-            // Seconds, and whether it went on forwarding IPv4.
-            ("restart", said) => {
-                let (s, forwarding) = said.split_once(',').unwrap_or((said, ""));
-                open.capabilities.graceful_restart = Some(GracefulRestart {
-                    restart_s: s.parse().unwrap(),
-                    families: Families { v4: true, v6: false },
-                    forwarding: Families { v4: forwarding == "forwarding", v6: false },
-                });
-            }
-            _ => panic!("unknown word {word}"),
-        }
-    }
-    open.compose()
-}
-
-/// An UPDATE that announces these /8 to /32 prefixes.
-fn announcement(prefixes: &[&str]) -> Vec<u8> {
-    let attributes = [0x40, 1, 1, 0, 0x40, 2, 6, 2, 1, 0, 0, 0xfd, 0xe9, 0x40, 3, 4, 192, 0, 2, 1];
-    let mut body = vec![0, 0, 0, attributes.len() as u8];
-    body.extend(attributes);
-    for prefix in prefixes {
-        let net: ipnet::Ipv4Net = prefix.parse().unwrap();
-        body.push(net.prefix_len());
-        body.extend(&net.addr().octets()[..usize::from(net.prefix_len().div_ceil(8))]);
-    }
-    frame::compose(Kind::Update, &body)
-}
-
-/// Runs a random list of operations and checks what must hold after each. `choices` decides.
-fn operations(mut choices: impl FnMut(u64) -> Option<u64>) {
-    let params = Params { max_prefixes: [40, 40], ..params() };
-    let mut session = Session::new(params.clone());
-    let (mut now, mut next_conn) = (Now::default(), 0u64);
-    let mut open_conns: Vec<Conn> = Vec::new();
-    let mut up = false;
-    let mut heard = 0u64;
-    while let Some(choice) = choices(12) {
-        let Some(which) = choices(4) else { return };
-        let conn = open_conns.get(which as usize).copied().unwrap_or(Conn(which));
-        let mut bring = |session: &mut Session, bytes: &[u8]| {
-            let used = session.handle_bytes(now, conn, bytes, |_| heard += 1);
-            assert!(used <= bytes.len());
-        };
-        match choice {
-            0 => session.start(now),
-            1 => session.stop(now, Code::Shutdown),
-            2 => session.handle_connect_failed(now),
-            3 | 4 => {
-                next_conn += 1;
-                open_conns.push(Conn(next_conn));
-                let way = if choice == 3 { Way::In } else { Way::Out };
-                session.handle_connected(now, Conn(next_conn), way);
-            }
-            5 => {
-                open_conns.retain(|other| *other != conn);
-                session.handle_closed(now, conn);
-            }
-            6 => bring(
-                &mut session,
-                &open(&params, &[["restart=60,forwarding"], ["hold=3"]][which as usize % 2]),
-            ),
-            7 => bring(&mut session, &frame::keepalive()),
-            8 => bring(&mut session, &announcement(&["10.0.0.0/8"])),
-            9 => bring(&mut session, &Refresh::Begin.compose(Family::V4)),
-            10 => {
-                let length = choices(80).unwrap_or(0);
-                let bytes: Vec<u8> =
-                    (0..length).map_while(|_| choices(256)).map(|b| b as u8).collect();
-                let kinds = [Kind::Open, Kind::Update, Kind::Notification, Kind::Refresh];
-                bring(&mut session, &frame::compose(kinds[which as usize], &bytes));
-            }
-            _ => {
-                now = now.plus_ms([1, 2500, 40_000, 400_000][which as usize]);
-                session.handle_timeout(now);
-                // Whoever is due has acted: nothing is asked for twice.
-                assert!(session.poll_timeout().is_none_or(|at| at > now.mono_ns));
-            }
-        }
-        while let Some(action) = session.poll_action() {
-            match action {
-                Action::Send(conn, bytes) => {
-                    assert!(open_conns.contains(&conn), "{conn:?} is not open");
-                    let frame = frame::first(&bytes, false).unwrap().unwrap();
-                    assert_ne!(frame.kind, Kind::Update, "B1");
-                }
-                Action::Close(conn) => open_conns.retain(|other| *other != conn),
-                Action::Up => {
-                    assert!(!up, "up twice");
-                    up = true;
-                }
-                Action::Ended { established: true, .. } => {
-                    assert!(up, "ended before it was up");
-                    up = false;
-                }
-                _ => {}
-            }
-        }
-        assert!(open_conns.len() <= 2, "{open_conns:?}");
-        assert_eq!(up, session.agreed().is_some());
-    }
 }
 
 #[test]
