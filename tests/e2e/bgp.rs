@@ -265,7 +265,7 @@ fn bird() {
          protocol static second { ipv4; route 198.51.100.0/24 unreachable; }\n\
          protocol static s6 { ipv6; route 2001:db8:100::/48 unreachable; }\n\
          protocol bgp collector {\n local 127.83.NET.2 as 65001;\n neighbor 127.83.NET.1 port 1790 as 65000;\n\
-         multihop 4;\n connect delay time 1;\n error wait time 1, 2;\n\
+         multihop 4;\n strict bind;\n connect delay time 1;\n error wait time 1, 2;\n\
          ipv4 { import none; export all; next hop address 192.0.2.20; };\n\
          ipv6 { import none; export all; next hop address 2001:db8::20; };\n}\n",
     );
@@ -307,7 +307,7 @@ fn bird_that_waits() {
 /// goes once it has told all.
 #[test]
 fn bird_restarts_gracefully() {
-    let stage = Stage::new(9, "passive = true\n");
+    let stage = Stage::new(10, "passive = true\n");
     let write = |routes: &str| {
         stage.write(
             "bird.conf",
@@ -315,7 +315,7 @@ fn bird_restarts_gracefully() {
                 "router id 192.0.2.20;\nlog stderr all;\ngraceful restart wait 5;\nprotocol device {{}}\n\
                  protocol static s4 {{ ipv4; {routes} }}\n\
                  protocol bgp collector {{\n local 127.83.NET.2 as 65001;\n \
-                 neighbor 127.83.NET.1 port 1790 as 65000;\n multihop 4;\n connect delay time 1;\n \
+                 neighbor 127.83.NET.1 port 1790 as 65000;\n multihop 4;\n strict bind;\n connect delay time 1;\n \
                  error wait time 1, 2;\n graceful restart yes;\n graceful restart time 60;\n \
                  ipv4 {{ import none; export all; next hop address 192.0.2.20; }};\n}}\n"
             ),

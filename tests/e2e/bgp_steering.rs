@@ -7,7 +7,6 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use model::{Family, NodeState, State};
@@ -54,12 +53,12 @@ state_dir = "collector-state"
 [bgp]
 asn = 65000
 identifier = "192.0.2.100"
-listen = ["127.83.9.1:1790"]
-publish = ["127.83.9.1:8054"]
+listen = ["127.83.NET.1:1790"]
+publish = ["127.83.NET.1:8054"]
 
 [[bgp.peer]]
 name = "router"
-address = "127.83.9.2"
+address = "127.83.NET.2"
 asn = 65001
 view = "exchange"
 passive = true
@@ -77,12 +76,12 @@ listen = "unix:admin.sock"
 node_map = ["file:map.json"]
 
 [location]
-routes = "http://127.83.9.1:8054/routes"
+routes = "http://127.83.NET.1:8054/routes"
 routes_hold_s = 2
 routes_move_percent = 100
 
 [dns]
-listen = ["127.83.9.3:7053"]
+listen = ["127.83.NET.3:7053"]
 "#;
 
 const BIRD: &str = "\
@@ -92,9 +91,10 @@ protocol device {}
 protocol static far { ipv4; route 203.0.113.0/24 unreachable; }
 protocol static clients { ipv4; route 192.0.2.128/25 unreachable; }
 protocol bgp collector {
-  local 127.83.9.2 as 65001;
-  neighbor 127.83.9.1 port 1790 as 65000;
+  local 127.83.NET.2 as 65001;
+  neighbor 127.83.NET.1 port 1790 as 65000;
   multihop 4;
+  strict bind;
   connect delay time 1;
   error wait time 1, 2;
   ipv4 { import none; export all; next hop address 192.0.2.20; };
@@ -104,6 +104,8 @@ protocol bgp collector {
 /// Processes that end with the test, and their folder.
 struct Stage {
     dir: tempfile::TempDir,
+    /// Everybody is in 127.83.`net`.0/24.
+    net: u8,
     children: BTreeMap<&'static str, Child>,
 }
 
@@ -117,6 +119,22 @@ impl Drop for Stage {
 }
 
 impl Stage {
+    fn write(&self, name: &str, text: &str) {
+        let text = text.replace("NET", &self.net.to_string());
+        fs::write(self.dir.path().join(name), text).unwrap();
+    }
+
+    /// The address that a client of this network is given.
+    fn answer(&self, network: &str) -> String {
+        let mut dig = Command::new("dig");
+        dig.arg(format!("@127.83.{}.3", self.net));
+        dig.args(["-p", "7053", "+short", "+norecurse", "+tries=1", "+time=2"]);
+        output(dig.arg(format!("+subnet={network}")).args(["files.cdn.example", "A"]))
+            .out
+            .trim()
+            .to_owned()
+    }
+
     fn start(&mut self, name: &'static str, command: &mut Command) {
         let log = self.dir.path().join(format!("{name}.log"));
         let log = fs::File::options().create(true).append(true).open(log).unwrap();
@@ -148,7 +166,7 @@ impl Stage {
         let mut last = (String::new(), String::new());
         let waited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             until("the answer follows", || {
-                last = (answer("192.0.2.200/32"), answer("203.0.113.9/32"));
+                last = (self.answer("192.0.2.200/32"), self.answer("203.0.113.9/32"));
                 last == (client.to_owned(), other.to_owned())
             });
         }));
@@ -179,16 +197,6 @@ impl Stage {
     }
 }
 
-/// The address that a client of this network is given.
-fn answer(network: &str) -> String {
-    let mut dig = Command::new("dig");
-    dig.args(["@127.83.9.3", "-p", "7053", "+short", "+norecurse", "+tries=1", "+time=2"]);
-    output(dig.arg(format!("+subnet={network}")).args(["files.cdn.example", "A"]))
-        .out
-        .trim()
-        .to_owned()
-}
-
 /// A node map with every node up.
 fn node_map() -> String {
     let map = nodemap::admin::load(&[("all.toml".into(), MAP.to_owned())]).unwrap();
@@ -204,15 +212,56 @@ fn node_map() -> String {
 const FAR: &str = "198.51.100.10";
 const NEAR: &str = "198.51.100.20";
 
+/// A folder with all configs, and a server alone.
+fn stage(net: u8) -> Stage {
+    let stage = Stage { dir: tempfile::tempdir().unwrap(), net, children: BTreeMap::new() };
+    stage.write("map.json", &node_map());
+    stage.write("collector.toml", COLLECTOR);
+    stage.write("dns.toml", DNS);
+    stage.write("bird.conf", BIRD);
+    stage
+}
+
+/// The same with the collector in the server's process.
+#[test]
+fn a_server_that_is_its_own_collector_steers_by_its_routes() {
+    let mut stage = stage(11);
+    let dns = DNS.replace("http://127.83.NET.1:8054/routes", "local");
+    let (_, bgp) = COLLECTOR.split_once("[bgp]").unwrap();
+    let bgp = bgp.replace("publish = [\"127.83.NET.1:8054\"]\n", "");
+    stage.write("dns.toml", &format!("{dns}\n[bgp]{bgp}"));
+    stage.start("dns", cacheboy().args(["run", "--config", "dns.toml"]));
+    stage.serves(FAR, FAR);
+    stage.bird();
+    stage.serves(NEAR, NEAR);
+    stage.birdc(&["disable", "clients"]);
+    stage.serves(FAR, NEAR);
+    stage.birdc(&["enable", "clients"]);
+    stage.serves(NEAR, NEAR);
+    until("explain knows the route", || stage.explain().contains("next_hop"));
+    // The session goes without a word: after the hold nobody is near.
+    stage.kill("bird");
+    stage.serves(FAR, FAR);
+    stage.bird();
+    stage.serves(NEAR, NEAR);
+    until("the table is on disk", || stage.explain().contains("next_hop"));
+    // A start without any router: the routes of before hold for their time.
+    stage.kill("bird");
+    stage.kill("dns");
+    stage.start("dns", cacheboy().args(["run", "--config", "dns.toml"]));
+    stage.serves(NEAR, NEAR);
+    stage.serves(FAR, FAR);
+    // Alone the server has no routes to follow.
+    let mut command = cacheboy();
+    command.args(["dns", "--config", "dns.toml"]).current_dir(stage.dir.path());
+    let ran = output(&mut command);
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("routes is \"local\""), "{}", ran.err);
+}
+
 #[test]
 fn an_announced_network_is_steered_by_its_next_hop() {
-    let mut stage = Stage { dir: tempfile::tempdir().unwrap(), children: BTreeMap::new() };
-    let dir = stage.dir.path().to_owned();
-    let write = |name: &str, text: &str| fs::write(Path::new(&dir).join(name), text).unwrap();
-    write("map.json", &node_map());
-    write("collector.toml", COLLECTOR);
-    write("dns.toml", DNS);
-    write("bird.conf", BIRD);
+    let mut stage = stage(9);
     stage.start("collector", cacheboy().args(["bgp", "--config", "collector.toml"]));
     stage.start("dns", cacheboy().args(["dns", "--config", "dns.toml"]));
     // No router yet: nobody is near.

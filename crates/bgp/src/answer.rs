@@ -144,35 +144,47 @@ impl Answerer {
         tokio::task::spawn_blocking(read).await.ok()
     }
 
-    /// The table for a follower: what it does not have yet, as soon as there is anything.
+    /// The answer to a follower.
     async fn routes(&self, query: &str) -> Response<Body> {
         let have = value(query, "have").unwrap_or_default();
         let wait = value(query, "wait").and_then(|s| s.parse().ok()).unwrap_or(0);
-        let until = tokio::time::sleep(Duration::from_secs(WAIT_S_MAX.min(wait)));
-        tokio::pin!(until);
-        let mut news = self.desk.news.subscribe();
-        let (status, body) = loop {
-            news.mark_unchanged();
-            match self.document(&have).await {
-                Some(Some(document)) => break (StatusCode::OK, document),
-                None => break (StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
-                Some(None) => {}
-            }
-            tokio::select! {
-                // The desk outlives this answer, so the channel cannot close.
-                _ = news.changed() => {}
-                () = &mut until => break (StatusCode::NOT_MODIFIED, Bytes::new()),
-                () = self.shutdown.reached(Phase::Draining) => {
-                    break (StatusCode::NOT_MODIFIED, Bytes::new());
-                }
-            }
-        };
+        let (status, body) = self.poll(&have, wait).await;
         self.metrics.counter(&metric::REQUESTS, &[status.as_str()]).inc();
         let mut response = Response::new(Body::bytes(body));
         *response.status_mut() = status;
         let kind = HeaderValue::from_static("application/octet-stream");
         response.headers_mut().insert(header::CONTENT_TYPE, kind);
         response
+    }
+
+    /// For a follower in this process: what it does not have, as soon as there is anything.
+    pub(crate) async fn follow(&self, have: &str) -> Option<Bytes> {
+        let (status, document) = self.poll(have, WAIT_S_MAX).await;
+        (status == StatusCode::OK).then_some(document)
+    }
+
+    /// What a follower with this cursor does not have, as soon as there is anything; 304 after so many
+    /// seconds.
+    async fn poll(&self, have: &str, wait_s: u64) -> (StatusCode, Bytes) {
+        let until = tokio::time::sleep(Duration::from_secs(WAIT_S_MAX.min(wait_s)));
+        tokio::pin!(until);
+        let mut news = self.desk.news.subscribe();
+        loop {
+            news.mark_unchanged();
+            match self.document(have).await {
+                Some(Some(document)) => return (StatusCode::OK, document),
+                None => return (StatusCode::SERVICE_UNAVAILABLE, Bytes::new()),
+                Some(None) => {}
+            }
+            tokio::select! {
+                // The desk outlives this answer, so the channel cannot close.
+                _ = news.changed() => {}
+                () = &mut until => return (StatusCode::NOT_MODIFIED, Bytes::new()),
+                () = self.shutdown.reached(Phase::Draining) => {
+                    return (StatusCode::NOT_MODIFIED, Bytes::new());
+                }
+            }
+        }
     }
 
     /// What a follower with this cursor does not have: `Some(None)` if that is nothing, `None` after a

@@ -217,6 +217,11 @@ impl Bgp {
             tokio::spawn(mrt::follow(Arc::clone(&desk), at, context.shutdown.clone()));
         }
         let answerer = Arc::new(answer::Answerer::new(desk, &context));
+        let followed = Arc::clone(&answerer);
+        context.local_routes.publish(move |have| {
+            let followed = Arc::clone(&followed);
+            async move { followed.follow(&have).await }
+        });
         let publish = publish.into_iter().map(Into::into).collect();
         serve::http(publish, answerer, answer::limits(), Arc::default(), context.shutdown.clone())
             .await;

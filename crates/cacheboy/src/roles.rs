@@ -15,6 +15,7 @@ use rt::follow::Following;
 use rt::handover::{Handed, Predecessor, Sockets, Successor};
 use rt::identity::Identity;
 use rt::metrics::host as metric;
+use rt::routes::RouteSource;
 use rt::signals::{Pace, Signals};
 use rt::tls::Certificates;
 use rt::tls::fetch::Fetcher;
@@ -224,6 +225,13 @@ fn only(mut config: HostConfig, play: Play, path: &Path) -> Result<HostConfig> {
             Play::Bgp => "no [bgp] section",
         };
         bail!("{} has {wanted}: add it, or run another role", path.display());
+    }
+    let routes = config.location.routes.as_ref().map(|routes| &routes.source);
+    let follows = config.edge.is_some() || config.dns.is_some();
+    if follows && config.bgp.is_none() && routes == Some(&RouteSource::Local) {
+        let remedy =
+            "run all of its roles in one process (cacheboy run), or name its publish address";
+        bail!("{}: [location] routes is \"local\", and no bgp role here: {remedy}", path.display());
     }
     Ok(config)
 }

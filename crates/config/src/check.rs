@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nodemap::toml_read::{Document, KeyPath, Table};
 use rt::listen::Listen;
+use rt::routes::RouteSource;
 
 /// Sections that make a host do something.
 const ROLES: [&str; 5] = ["edge", "dns", "health", "master", "bgp"];
@@ -47,6 +48,15 @@ pub(crate) fn fetched(document: &Document<'_>, fetches: bool, has_edge: bool) {
         let path = KeyPath::of(&["tls", "publisher"]);
         let problem = "this host is no edge, so there is nothing to fetch".to_owned();
         refuse(document, &path, problem, "add [edge], or take it out");
+    }
+}
+
+/// Routes of this process need a role here that has any.
+pub(crate) fn routes(document: &Document<'_>, source: Option<&RouteSource>, has_bgp: bool) {
+    if source == Some(&RouteSource::Local) && !has_bgp {
+        let path = KeyPath::of(&["location", "routes"]);
+        let problem = "this host is no collector, so it has no routes of its own".to_owned();
+        refuse(document, &path, problem, "add [bgp], or write http://HOST[:PORT]/routes");
     }
 }
 

@@ -11,7 +11,7 @@ use nodemap::toml_read::{Document, KeyPath, Section, Table, Value};
 use rt::admin::AdminListen;
 use rt::follow::{FollowParams, Source};
 use rt::listen::Listen;
-use rt::routes::RoutesParams;
+use rt::routes::{RouteSource, RoutesParams};
 use rt::steering::LocationParams;
 use rt::tls::CertificateFiles;
 
@@ -45,6 +45,8 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
     check::listeners(document, &roles.listeners(admin.as_ref()));
     check::tls(document, &roles.http_listeners(), root.get("tls").is_some());
     check::fetched(document, fetches_certificates, roles.edge.is_some());
+    let routes = location.as_ref().and_then(|location| location.routes.as_ref());
+    check::routes(document, routes.map(|routes| &routes.source), roles.bgp.is_some());
     let state_dir = host.as_ref().map(|host| host.state_dir.as_path());
     check::stores(document, &roles.stores(), state_dir);
     Some(HostConfig {
@@ -166,21 +168,27 @@ fn read_routes(table: &Table<'_>) -> Option<RoutesParams> {
     let percent = table.get("routes_move_percent").map(|v| v.u32_in(limits::ROUTES_MOVE_PERCENT));
     let Some(value) = table.get("routes") else {
         if hold_s.is_some() || percent.is_some() {
-            let remedy = "add routes = \"http://HOST:PORT/routes\", or take the others out";
+            let remedy =
+                "add routes = \"http://HOST:PORT/routes\" or \"local\", or take the others out";
             table.refuse("says how routes are used, but not where they come from", remedy);
         }
         return None;
     };
-    let uri = value.text()?.parse::<http::Uri>().ok().filter(|uri| {
-        uri.scheme_str() == Some("http")
-            && uri.authority().is_some_and(|a| !a.as_str().contains('@'))
-    });
-    if uri.is_none() {
+    let source = match value.text()? {
+        "local" => Some(RouteSource::Local),
+        text => text.parse::<http::Uri>().ok().and_then(|uri| {
+            let user = uri.authority().is_none_or(|a| a.as_str().contains('@'));
+            (uri.scheme_str() == Some("http") && !user).then_some(RouteSource::Http(uri))
+        }),
+    };
+    if source.is_none() {
         // It may carry a password, so it is not repeated.
-        value.refuse("is no source of routes", "write http://HOST[:PORT]/routes, of a bgp role");
+        let remedy =
+            "write http://HOST[:PORT]/routes, of a bgp role, or local, with [bgp] in this file";
+        value.refuse("is no source of routes", remedy);
     }
     Some(RoutesParams {
-        source: uri?,
+        source: source?,
         hold_s: hold_s.flatten().map_or(rt::routes::HOLD_S, u64::from),
         move_percent: percent.flatten().unwrap_or(rt::routes::MOVE_PERCENT),
     })

@@ -345,7 +345,7 @@ fn every_key_arrives_where_it_belongs() {
     assert_eq!(config.location.country.unwrap(), Path::new("etc/geo/c.mmdb"));
     assert_eq!(config.location.asn.unwrap(), Path::new("/geo/a.mmdb"));
     let routes = rt::routes::RoutesParams {
-        source: "http://192.0.2.60:8054/routes".parse().unwrap(),
+        source: rt::routes::RouteSource::Http("http://192.0.2.60:8054/routes".parse().unwrap()),
         hold_s: 60,
         move_percent: 10,
     };

@@ -7,6 +7,7 @@ use model::Name;
 use crate::admin::StatusBoard;
 use crate::alive::Alive;
 use crate::handover::Sockets;
+use crate::routes::LocalRoutes;
 use crate::signals::Reopen;
 use crate::tls::Certificates;
 use crate::yielding::Yielding;
@@ -33,6 +34,8 @@ pub struct Context {
     pub alive: Alive,
     /// When files that logs are written to are to be opened anew.
     pub reopen: Reopen,
+    /// Where the `bgp` role hangs its table for the others.
+    pub local_routes: LocalRoutes,
     /// What is done before a successor has what is on disk.
     pub yielding: Yielding,
 }
@@ -50,6 +53,7 @@ impl Context {
             sockets: Sockets::default(),
             alive: Alive::default(),
             reopen: Reopen::default(),
+            local_routes: LocalRoutes::default(),
             yielding: Yielding::default(),
         }
     }

@@ -1,5 +1,6 @@
 //! Following the routing table of a `bgp` role: the last good one from disk at once, then the publisher
-//! by long poll, and what becomes of routes whose sessions have gone (`routes/hold.rs`).
+//! by long poll, over HTTP or in the same process, and what becomes of routes whose sessions have gone
+//! (`routes/hold.rs`).
 //!
 //! # Invariants
 //! - Whatever happens to the publisher, the routes of before stay in use.
@@ -7,11 +8,14 @@
 //! - A document is taken over whole or not at all; memory is bounded by its size.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bgp_proto::feed::{BYTES_MAX, Feed, FeedError, Followed, Gap};
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, Uri};
 use model::Name;
 use model::route::RouteTable;
@@ -32,7 +36,7 @@ use hold::Hold;
 /// How long the publisher may hold a poll.
 const WAIT_S: u64 = 30;
 /// How long a poll may take: a full table on a slow line.
-const POLL: Duration = Duration::from_secs(120);
+const POLL_MAX: Duration = Duration::from_secs(120);
 /// Wait after a poll that failed, and shortest time from one poll to the next.
 const REST: Duration = Duration::from_millis(if cfg!(test) { 5 } else { 1000 });
 /// How often routes are written to disk at most.
@@ -46,12 +50,62 @@ pub const MOVE_PERCENT: u32 = 5;
 /// `routes` of `[location]`, and what belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoutesParams {
-    /// Where a `bgp` role publishes its table.
-    pub source: Uri,
+    /// Whose table it is.
+    pub source: RouteSource,
     /// How long the routes of a view stay after its last session has gone, seconds.
     pub hold_s: u64,
     /// How many percent of known addresses a change of routes moves at once: 1 to 100.
     pub move_percent: u32,
+}
+
+/// Where a table of routes is to be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouteSource {
+    /// A `bgp` role publishes it there.
+    Http(Uri),
+    /// The `bgp` role of this process has it.
+    Local,
+}
+
+impl fmt::Display for RouteSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Http(uri) => uri.fmt(f),
+            Self::Local => f.write_str("local"),
+        }
+    }
+}
+
+type Polled = Pin<Box<dyn Future<Output = Option<Bytes>> + Send>>;
+type Poll = Arc<dyn Fn(String) -> Polled + Send + Sync>;
+
+/// The `bgp` role of this process, for those in it who follow its table.
+#[derive(Clone, Default)]
+pub struct LocalRoutes(watch::Sender<Option<Poll>>);
+
+impl LocalRoutes {
+    /// `poll` gets a follower's cursor and gives what that follower does not have, as soon as there is
+    /// something; `None` when there was nothing for a while.
+    pub fn publish<F>(&self, poll: impl Fn(String) -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = Option<Bytes>> + Send + 'static,
+    {
+        self.0.send_replace(Some(Arc::new(move |have| Box::pin(poll(have)))));
+    }
+
+    /// Waits for the role to serve, and asks it.
+    async fn poll(&self, have: String) -> Option<Bytes> {
+        let mut poll = self.0.subscribe();
+        // The sender is here, so the channel is not closed.
+        let poll = poll.wait_for(Option::is_some).await.ok()?.clone()?;
+        poll(have).await
+    }
+}
+
+impl fmt::Debug for LocalRoutes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LocalRoutes")
+    }
 }
 
 /// The table of each view.
@@ -91,6 +145,7 @@ pub async fn start(params: &RoutesParams, context: &Context) -> Result<Following
     context.status.set("routes", move || status(&shown.borrow()));
     let follower = Follower {
         source: params.source.clone(),
+        local: context.local_routes.clone(),
         metrics: context.metrics.clone(),
         followed,
         sender,
@@ -158,9 +213,25 @@ enum PollError {
 #[error("the publisher answered {0}")]
 struct StatusError(StatusCode);
 
+/// Asks a publisher for what a follower with this cursor does not have.
+async fn fetch(source: &Uri, has: &str) -> Result<Option<Bytes>, PollError> {
+    let separator = if source.query().is_some() { '&' } else { '?' };
+    let url = format!("{source}{separator}have={has}&wait={WAIT_S}");
+    let url = url.parse().unwrap_or_else(|_| source.clone());
+    let headers = HeaderMap::new();
+    let ask = Get { url, connect_to: None, headers, timeout: POLL_MAX, body_bytes_max: BYTES_MAX };
+    let reply = client::get(ask).await.map_err(PollError::Fetch)?;
+    match reply.status {
+        StatusCode::OK => Ok(Some(reply.body)),
+        StatusCode::NOT_MODIFIED => Ok(None),
+        other => Err(PollError::Status(StatusError(other))),
+    }
+}
+
 /// Asks the publisher.
 struct Follower {
-    source: Uri,
+    source: RouteSource,
+    local: LocalRoutes,
     metrics: Metrics,
     followed: Followed,
     sender: watch::Sender<Arc<Followed>>,
@@ -181,16 +252,12 @@ impl Follower {
     /// One poll.
     async fn poll(&mut self) -> Result<(), PollError> {
         let has = self.followed.cursor();
-        let separator = if self.source.query().is_some() { '&' } else { '?' };
-        let url = format!("{}{separator}have={has}&wait={WAIT_S}", self.source);
-        let url = url.parse().unwrap_or_else(|_| self.source.clone());
-        let headers = HeaderMap::new();
-        let ask = Get { url, connect_to: None, headers, timeout: POLL, body_bytes_max: BYTES_MAX };
-        let reply = client::get(ask).await.map_err(PollError::Fetch)?;
-        match reply.status {
-            StatusCode::OK => self.take(reply.body).await?,
-            StatusCode::NOT_MODIFIED => {}
-            other => return Err(PollError::Status(StatusError(other))),
+        let document = match &self.source {
+            RouteSource::Http(source) => fetch(source, &has).await?,
+            RouteSource::Local => self.local.poll(has).await,
+        };
+        if let Some(document) = document {
+            self.take(document).await?;
         }
         self.error_shown.clear();
         let confirmed = self.metrics.gauge(&host::ROUTES_CONFIRMED, &[]);
@@ -199,7 +266,7 @@ impl Follower {
     }
 
     /// Takes a document over. Reading a full table is work: not for the runtime's threads.
-    async fn take(&mut self, document: bytes::Bytes) -> Result<(), PollError> {
+    async fn take(&mut self, document: Bytes) -> Result<(), PollError> {
         let mut followed = self.followed.clone();
         let work = spawn_blocking(move || {
             let feed = Feed::read(&document).map_err(PollError::Invalid)?;

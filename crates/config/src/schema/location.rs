@@ -19,9 +19,9 @@ pub(crate) const LOCATION: Section = Section {
         ),
         key(
             "routes",
-            "`\"http://HOST[:PORT]/routes\"`",
+            "`\"http://HOST[:PORT]/routes\"` or `\"local\"`",
             "none: no live routes",
-            "the routing table of a `bgp` role; origin ASes, and what rules of maps look at",
+            "the routing table of a `bgp` role, `local`: that of this process; origin ASes, and what rules of maps look at",
         ),
         key(
             "routes_hold_s",

@@ -81,6 +81,7 @@ impl Publisher {
 
     fn location(&self, hold_s: u64, move_percent: u32) -> LocationParams {
         let source = format!("http://{}/routes", self.address).parse().unwrap();
+        let source = RouteSource::Http(source);
         let routes = Some(RoutesParams { source, hold_s, move_percent });
         LocationParams { routes, ..LocationParams::default() }
     }
