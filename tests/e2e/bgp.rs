@@ -347,7 +347,7 @@ fn bird_restarts_gracefully() {
 /// The file with the many that the config of a BIRD includes.
 fn bird_many(stage: &Stage) {
     let routes = many("route PREFIX unreachable;\n");
-    stage.write("many.conf", &format!("protocol static many {{\nipv4;\n{routes}}}\n"));
+    stage.write("many.conf", format!("protocol static many {{\nipv4;\n{routes}}}\n"));
 }
 
 #[test]
