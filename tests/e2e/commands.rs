@@ -257,8 +257,8 @@ fn pages_name_commands_and_options_that_there_are() {
             let known = |words: &[String]| {
                 words.iter().all(|word| word.chars().all(|c| c.is_ascii_lowercase()))
             };
-            let two =
-                words.len() > 1 && ["map", "node", "cert", "dnssec"].contains(&words[0].as_str());
+            let two = words.len() > 1
+                && ["map", "node", "cert", "dnssec", "geoip"].contains(&words[0].as_str());
             let command = words[..if two { 2 } else { 1 }].to_vec();
             assert!(known(&command), "{}: {line}", path.display());
             let help = helps.entry(command.clone()).or_insert_with(|| {

@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Show country and network of an address
     Lookup(LookupArgs),
+    /// Show the location databases that a host steers by, or let in one that was held back
+    Geoip(GeoipArgs),
     /// Say which clients would move from which pools and nodes to which
     Map(MapArgs),
     /// Say who got what, by the access logs of edges
@@ -170,6 +172,31 @@ pub(crate) struct StatusArgs {
     /// Print JSON, all that the checker says
     #[arg(long, conflicts_with = "check")]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GeoipArgs {
+    #[command(subcommand)]
+    pub(crate) command: GeoipCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum GeoipCommand {
+    /// Show the databases in use, and what stands in the way of newer ones
+    Info {
+        /// The config file of the DNS server or edge, which must be running
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the databases in that wait since they would move many clients at once
+    Confirm {
+        /// The config file of the DNS server or edge, which must be running
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod demo;
 mod dnssec;
 mod explain;
 mod geo;
+mod geoip;
 mod handbook;
 mod lookup;
 mod map;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Result<ExitCode> {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Lookup(args) => lookup::run(&args),
+        Command::Geoip(args) => on_runtime(geoip::run(args)),
         Command::Map(args) => map::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Node(args) => on_runtime(node::run(args)),

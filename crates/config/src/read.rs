@@ -160,7 +160,13 @@ fn read_source(value: &Value<'_>) -> Option<Source> {
 
 fn read_location(table: &Table<'_>) -> LocationParams {
     let file = |key| table.get(key).and_then(|value| value.path());
-    LocationParams { country: file("country"), asn: file("asn"), routes: read_routes(table) }
+    let percent = table.get("databases_move_percent");
+    LocationParams {
+        country: file("country"),
+        asn: file("asn"),
+        move_percent: percent.and_then(|v| v.u32_in(limits::DATABASES_MOVE_PERCENT)),
+        routes: read_routes(table),
+    }
 }
 
 fn read_routes(table: &Table<'_>) -> Option<RoutesParams> {

@@ -119,6 +119,7 @@ keys = ["RWQBAQEBAQEBAYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c"]
 [location]
 country = "geo/c.mmdb"
 asn = "/geo/a.mmdb"
+databases_move_percent = 30
 routes = "http://192.0.2.60:8054/routes"
 routes_hold_s = 60
 routes_move_percent = 10
@@ -350,6 +351,7 @@ fn every_key_arrives_where_it_belongs() {
         move_percent: 10,
     };
     assert_eq!(config.location.routes, Some(routes));
+    assert_eq!(config.location.move_percent, Some(30));
     assert_eq!(config.admin, Some(AdminListen::Unix("etc/run/admin.sock".into())));
     assert!(config.fetches_certificates);
     let edge = config.edge.unwrap();

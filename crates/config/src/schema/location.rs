@@ -18,6 +18,12 @@ pub(crate) const LOCATION: Section = Section {
             "AS numbers of addresses; may be the same file",
         ),
         key(
+            "databases_move_percent",
+            "percent, 1 to 100",
+            "20",
+            "how many of all known addresses a changed database may have answered otherwise; one that moves more waits for `cacheboy geoip confirm`",
+        ),
+        key(
             "routes",
             "`\"http://HOST[:PORT]/routes\"` or `\"local\"`",
             "none: no live routes",

@@ -21,6 +21,8 @@ super::metrics! {
         "Unix time when the publisher last confirmed or sent routes.";
     ROUTES_ERRORS: Counter "cacheboy_host_routes_errors_total" ["reason"]
         "Polls for routes that failed, by reason (fetch, status, invalid, gap, defect).";
+    DATABASES_HELD: Gauge "cacheboy_host_databases_held_percent" []
+        "Percent of known addresses, rounded up, that changed location databases would move which wait for a person's word; 0: none wait.";
     ROUTES_WAITING: Gauge "cacheboy_host_routes_waiting_percent" ["family"]
         "Percent of known addresses, rounded up, that a change of routes moves and that wait for the next steps, by family.";
     STEERING_ERRORS: Counter "cacheboy_host_steering_errors_total" ["source"]

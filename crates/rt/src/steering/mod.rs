@@ -8,7 +8,8 @@
 //! # Invariants
 //! - S4: who reads the view takes no lock, and waits neither for the making of a new one nor for
 //!   the freeing of an old one.
-//! - S3: what a change of routes moves goes in steps of `move_percent` of all known addresses.
+//! - S3: what a change of routes moves goes in steps of `move_percent` of all known addresses; databases
+//!   that move more than theirs wait for a person's word.
 //! - What cannot be used (a node map that does not compile, a database that is damaged or gone)
 //!   changes nothing but the log, a metric and `/status`. Only a bad database at start is an error.
 
@@ -22,7 +23,7 @@ use locate::{Locator, OpenError, Routes};
 use model::Name;
 use serde_json::{Value, json};
 use steer::{CompileError, Guard, Lookup, OutdatedTable, Steering};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinError;
 
 use crate::follow::Following;
@@ -47,9 +48,16 @@ pub struct LocationParams {
     pub country: Option<PathBuf>,
     /// AS number; may be the same file.
     pub asn: Option<PathBuf>,
+    /// How many percent of known addresses other databases may treat otherwise without a person's word: 1
+    /// to 100; [`DATABASES_MOVE_PERCENT`] where it is none.
+    pub move_percent: Option<u32>,
     /// The live routing table.
     pub routes: Option<RoutesParams>,
 }
+
+/// How many percent of known addresses other databases may treat otherwise, unless
+/// `databases_move_percent` says so.
+pub const DATABASES_MOVE_PERCENT: u32 = 20;
 
 /// What steering goes by at one instant.
 #[derive(Debug)]
@@ -74,6 +82,17 @@ pub enum SteeringError {
     /// A database cannot be used.
     #[error("cannot use a database of [location] in the config file")]
     Open(#[from] OpenError),
+    /// Other databases move too many clients at once (S3).
+    #[error(
+        "they would have {percent} % of all known addresses answered otherwise, and {percent_max} % may go at \
+         once: look with `cacheboy map diff`, and if it is meant, `cacheboy geoip confirm`"
+    )]
+    Moves {
+        /// What they move, rounded up.
+        percent: u32,
+        /// What may.
+        percent_max: u32,
+    },
     /// The work broke off.
     #[error("making a view for steering broke down: please report it with the log")]
     Defect(#[from] JoinError),
@@ -125,7 +144,9 @@ pub async fn start(
         Some(params) => Some(routes::start(params, context).await?),
         None => None,
     };
-    let updater = Updater::start(location, following, routes, publisher).await?;
+    let confirmed = Arc::new(Notify::new());
+    let heard = Arc::clone(&confirmed);
+    let updater = Updater::start(location, following, routes, publisher, confirmed).await?;
     // The first view is there: nobody need be told of it.
     changes.mark_unchanged();
     tokio::spawn(updater.run(context.shutdown.clone()));
@@ -134,6 +155,10 @@ pub async fn start(
     context.status.set("steering", move || shown.status());
     let asked = watched.clone();
     context.status.on_get("/lookup", move |query| asked.look_up(query));
+    let asked = watched.clone();
+    context
+        .status
+        .on_post("/location/confirm", move |_| std::future::ready(asked.confirm_databases(&heard)));
     Ok(watched)
 }
 
@@ -159,6 +184,16 @@ impl Watched {
     /// Why newer data is not in use, by its source, for `/status`; null where it is.
     pub fn errors(&self) -> Value {
         self.shared.errors()
+    }
+
+    /// Lets the databases in that are held since they move many clients.
+    fn confirm_databases(&self, heard: &Notify) -> (StatusCode, Value) {
+        let Some(percent) = self.shared.held() else {
+            let error = "no database waits for a word: /status says what is in use";
+            return (StatusCode::CONFLICT, json!({ "format": 1, "error": error }));
+        };
+        heard.notify_one();
+        (StatusCode::OK, json!({ "format": 1, "percent": percent }))
     }
 
     /// What is known of `address=IP`, by the view in use.
@@ -193,6 +228,7 @@ impl Watched {
             "table_bytes": table.map_or(0, |table| table.memory_bytes()),
             "guards": steering.map_or(Value::Null, |steering| guards(steering)),
             "databases": self.databases(),
+            "databases_held_percent": self.shared.held(),
             "routes_waiting": self.shared.waiting(),
             "errors": self.errors(),
         })

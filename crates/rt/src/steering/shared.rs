@@ -8,7 +8,7 @@ use locate::DatabaseInfo;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::View;
+use super::{SteeringError, View};
 use crate::metrics::{Counter, host as metric};
 use crate::{Context, Metrics};
 
@@ -37,6 +37,8 @@ struct Facts {
     node_map_error: Option<String>,
     /// Why the newest databases are not in use; `None` when they are.
     location_error: Option<String>,
+    /// What the databases that are held would move, percent.
+    held: Option<u32>,
     /// Why the newest routes are not in use; `None` when they are, or wait for their step.
     routes_error: Option<String>,
     /// Of IPv4 and IPv6 clients the share that waits for a step.
@@ -65,6 +67,11 @@ impl Shared {
             "location": facts.location_error,
             "routes": facts.routes_error,
         })
+    }
+
+    /// What databases that wait for a person's word would move, percent; `None` where none do.
+    pub(super) fn held(&self) -> Option<u32> {
+        self.facts().held
     }
 
     pub(super) fn waiting(&self) -> Value {
@@ -128,7 +135,13 @@ impl Publisher {
 
     pub(super) fn set_databases(&self, databases: &[DatabaseInfo]) {
         self.shared.facts().databases = databases.to_vec();
+        self.set_held(None);
         self.shared.set_error(Source::Location, None);
+    }
+
+    fn set_held(&self, percent: Option<u32>) {
+        self.shared.facts().held = percent;
+        self.metrics.gauge(&metric::DATABASES_HELD, &[]).set(percent.unwrap_or(0).into());
     }
 
     /// Routes are in use; of IPv4 and IPv6 clients this share waits for the next steps.
@@ -142,8 +155,14 @@ impl Publisher {
     }
 
     /// The newest data of `source` is not used; `error` says why.
-    pub(super) fn failed(&self, source: Source, error: &dyn std::error::Error) {
+    pub(super) fn failed(&self, source: Source, error: &SteeringError) {
         let text = chain(error);
+        if source == Source::Location {
+            self.set_held(match error {
+                SteeringError::Moves { percent, .. } => Some(*percent),
+                _ => None,
+            });
+        }
         match source {
             Source::NodeMap => {
                 self.node_map_errors.inc();

@@ -80,6 +80,54 @@ async fn new_maps_and_databases_make_new_views_and_bad_databases_none() {
     assert!(watched.changed().await.is_err());
 }
 
+/// S3: what moves too many waits for a person's word, and that word is for nothing else.
+#[tokio::test]
+async fn a_database_that_moves_many_waits_for_a_word() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("country.mmdb");
+    write_database(&path, "192.0.2.0/24");
+    let context = context(dir.path());
+    let mut map = nodemap::testing::node_map(1);
+    let rules = map.map.maps.values_mut().next().unwrap();
+    rules.country.insert("DE".parse().unwrap(), vec!["other".parse().unwrap()]);
+    let (_maps, following) = watch::channel(Some(Arc::new(map)));
+    let location = LocationParams { country: Some(path.clone()), ..LocationParams::default() };
+    let mut watched = start(location, following, &context).await.unwrap();
+    let error = async |watched: &Watched, part: &str| {
+        while !watched.errors()["location"].as_str().is_some_and(|text| text.contains(part)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    let confirm = async || {
+        let asked = context.status.act("/location/confirm", bytes::Bytes::new());
+        asked.await.unwrap().0.as_u16()
+    };
+    assert_eq!(confirm().await, 409, "nothing waits");
+
+    // Half of what is known was not known before.
+    write_database(&path, "192.0.2.0/23");
+    error(&watched, "50 % of all known addresses").await;
+    assert_eq!(country(&watched, "192.0.3.1"), None);
+    assert_eq!(context.status.show()["steering"]["databases_held_percent"], 50);
+    assert!(context.metrics.render().contains("cacheboy_host_databases_held_percent 50"));
+    // What moves little is taken at once, and then nothing waits.
+    write_database(&path, "192.0.2.0/24");
+    watched.changed().await.unwrap();
+    assert!(watched.errors()["location"].is_null());
+    assert_eq!(confirm().await, 409);
+
+    write_database(&path, "203.0.113.0/24");
+    error(&watched, "100 % of all known addresses").await;
+    assert_eq!(confirm().await, 200);
+    watched.changed().await.unwrap();
+    assert_eq!(country(&watched, "203.0.113.1").as_deref(), Some("DE"));
+    assert!(watched.errors()["location"].is_null());
+    // The word was for that one.
+    write_database(&path, "198.51.100.0/24");
+    error(&watched, "100 % of all known addresses").await;
+    assert_eq!(country(&watched, "203.0.113.1").as_deref(), Some("DE"));
+}
+
 #[tokio::test]
 async fn an_override_ends_by_itself() {
     let dir = tempfile::tempdir().unwrap();

@@ -13,13 +13,14 @@ use std::time::{Duration, SystemTime};
 
 use locate::{Locator, Routes};
 use nodemap::NodeMap;
-use steer::{ClassTable, Steering};
+use steer::{ClassTable, Steering, Step};
+use tokio::sync::Notify;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::MissedTickBehavior;
 
 use super::routed::{self, Routed, due, tables_of};
 use super::shared::{Publisher, Source};
-use super::{LocationParams, SteeringError, View};
+use super::{DATABASES_MOVE_PERCENT, LocationParams, SteeringError, View};
 use crate::follow::Following;
 use crate::routes::{FollowingRoutes, MOVE_PERCENT, Tables};
 use crate::{Phase, Shutdown, clock};
@@ -52,6 +53,8 @@ pub(super) struct Updater {
     /// The routes that are followed, and how.
     routes: Option<Routed>,
     making: Option<JoinHandle<Made>>,
+    /// A person has let the databases in that are held.
+    confirmed: Arc<Notify>,
     /// The end of an override that was last acted on, well or not; unix milliseconds.
     ended_ms: u64,
 }
@@ -67,6 +70,7 @@ impl Updater {
         following: Following,
         routes: Option<FollowingRoutes>,
         publisher: Publisher,
+        confirmed: Arc<Notify>,
     ) -> Result<Self, SteeringError> {
         let stamps = Stamps::of(&location);
         let paths = location.clone();
@@ -74,7 +78,7 @@ impl Updater {
         let mut routes = routes.map(|routes| Routed::new(routes, percent));
         // Those of the last run are in use from the start on.
         let tables = routes.as_mut().map(Routed::newest);
-        let work = move || load(&paths, tables, None);
+        let work = move || load(&paths, tables, None, None);
         let loaded = spawn_blocking(work).await??;
         publisher.set_databases(loaded.locator.describe());
         let mut updater = Self {
@@ -86,6 +90,7 @@ impl Updater {
             stamps,
             routes,
             making: None,
+            confirmed,
             ended_ms: 0,
         };
         updater.apply().await;
@@ -105,6 +110,7 @@ impl Updater {
                 // The sender lives as long as the process; without it only files can change.
                 Ok(()) = self.following.changed() => self.apply().await,
                 made = finished(&mut self.making) => self.take(made).await,
+                () = self.confirmed.notified(), if is_idle => self.look_at_files(true),
                 () = due(&mut self.routes, is_idle) => self.look_at_routes(),
                 // Counted anew at each look: the wall clock may have been set.
                 end_ms = reached(end_ms) => {
@@ -113,7 +119,7 @@ impl Updater {
                 }
                 _ = look.tick() => {
                     self.publisher.count_guarded();
-                    self.look_at_files();
+                    self.look_at_files(false);
                 }
             }
         }
@@ -158,20 +164,23 @@ impl Updater {
         Ok(())
     }
 
-    /// Begins to read databases whose files have changed.
-    fn look_at_files(&mut self) {
+    /// Begins to read databases whose files have changed, or those that were held and are `confirmed`; files
+    /// that have changed since are judged anew.
+    fn look_at_files(&mut self, confirmed: bool) {
         if self.making.is_some() {
             return;
         }
         let stamps = Stamps::of(&self.location);
-        if stamps != self.stamps {
+        let is_changed = stamps != self.stamps;
+        if is_changed || confirmed {
             self.stamps = stamps;
             let (paths, map) = (self.location.clone(), self.following.borrow().clone());
+            let before = self.loaded.table.clone().filter(|_| is_changed);
             // A new database under the routes that are in use.
             let tables = self.routes.as_ref().map(|_| tables_of(self.loaded.locator.routes()));
             self.making = Some(spawn_blocking(move || {
-                let loaded = load(&paths, tables, map.as_deref()).map(|loaded| (loaded, [0.0; 2]));
-                Made { source: Source::Location, loaded }
+                let loaded = load(&paths, tables, map.as_deref(), before.as_deref());
+                Made { source: Source::Location, loaded: loaded.map(|loaded| (loaded, [0.0; 2])) }
             }));
         }
     }
@@ -238,11 +247,13 @@ fn holds(table: &ClassTable, map: &NodeMap) -> bool {
     table.is_of(&map.map) && table.holds_until_ms().is_none_or(|until| clock::now().wall_ms < until)
 }
 
-/// The databases with these routes over them, and the class table for the rules of `map`.
+/// The databases with these routes over them, and the class table for the rules of `map`, unless it moves
+/// too many from the one `before`.
 fn load(
     location: &LocationParams,
     tables: Option<Arc<Tables>>,
     map: Option<&NodeMap>,
+    before: Option<&ClassTable>,
 ) -> Result<Loaded, SteeringError> {
     // What is needed to read and compile them is several times what is kept.
     let _at_once = sys::memory::AtOnce::begin();
@@ -259,6 +270,16 @@ fn load(
     }
     let table = map.map(|map| ClassTable::compile(&locator, &map.map, clock::now().wall_ms));
     let table = table.transpose()?;
+    // Other rules move clients too: what is of them is not held against the databases.
+    let before = before.filter(|before| map.is_some_and(|map| before.is_of(&map.map)));
+    if let (Some(before), Some(table)) = (before, &table) {
+        let percent_max = location.move_percent.unwrap_or(DATABASES_MOVE_PERCENT);
+        let moved = Step::between(before, table, 1.0).moved.into_iter().fold(0.0, f64::max);
+        let percent = (moved * 100.0).ceil() as u32;
+        if percent > percent_max {
+            return Err(SteeringError::Moves { percent, percent_max });
+        }
+    }
     Ok(Loaded { locator: Arc::new(locator), table: table.map(Arc::new) })
 }
 
