@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use locate::Evidence;
 use locate::mmdb_write::Writer;
-use model::{CountryCode, Family, NodeState, State};
+use model::{CountryCode, NodeState, State};
 use nodemap::{NodeMap, NodeStates};
 use support::{Ran, cacheboy, output, until};
 
