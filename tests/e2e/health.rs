@@ -28,6 +28,44 @@ fn fetch(dir: &Path, url: &str, file: &str) {
     assert_eq!(ran.code, 0, "{}", ran.err);
 }
 
+/// S3: who lets in an edit that moves many sees first what it is.
+#[test]
+fn an_edit_that_moves_many_is_shown_and_let_in_by_name() {
+    let network = Network::start("127.80.18", "");
+    let maps = network.dir().join("maps");
+    let map = fs::read_dir(&maps).unwrap().next().unwrap().unwrap().path();
+    let text = fs::read_to_string(&map).unwrap();
+    let weights = |one: u32, two: u32| {
+        let before = "all = { one = 1, two = 1 }";
+        assert!(text.contains(before));
+        fs::write(&map, text.replace(before, &format!("all = {{ one = {one}, two = {two} }}")))
+            .unwrap();
+    };
+    let run = |words: &[&str]| {
+        output(cacheboy().args(words).args(["--config", "one.toml"]).current_dir(network.dir()))
+    };
+    assert_eq!(run(&["map", "confirm"]).out, "no edit waits\n");
+    weights(9, 1);
+    let published = |weight: &str| {
+        until("it is published", || {
+            let ran = output(Command::new("curl").args(["-s", "http://127.80.18.1:7083/node-map"]));
+            ran.out.contains(weight)
+        });
+    };
+    published("\"one\": 9");
+    weights(1, 9);
+    until("the edit waits", || run(&["map", "confirm"]).code == 1);
+    let shown = run(&["map", "confirm"]).out;
+    assert!(shown.starts_with("it moves 80 % of the clients of a project; 50 % may"), "{shown}");
+    assert!(shown.contains("  pool.all"), "{shown}");
+    let id = shown.split("cacheboy map confirm ").nth(1).unwrap().split(' ').next().unwrap();
+    assert_eq!(run(&["map", "confirm", "0123456789abcdef"]).code, 1, "another name");
+    let confirmed = run(&["map", "confirm", id]);
+    assert_eq!(confirmed.code, 0, "{}{}", confirmed.out, confirmed.err);
+    published("\"two\": 9");
+    assert_eq!(run(&["map", "confirm"]).out, "no edit waits\n");
+}
+
 #[test]
 fn node_maps_are_signed_for_minisign_and_others_are_refused() {
     let mut network = Network::start("127.80.10", "");

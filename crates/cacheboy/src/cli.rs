@@ -229,6 +229,15 @@ pub(crate) enum MapCommand {
         #[arg(long, value_name = "FILE")]
         config: PathBuf,
     },
+    /// Show an edit that waits since it would move many clients at once, or let it in
+    Confirm {
+        /// Let in the edit of this name, as it is shown
+        #[arg(value_name = "ID")]
+        id: Option<String>,
+        /// The config file of the publisher, which must be running
+        #[arg(long, value_name = "FILE")]
+        config: PathBuf,
+    },
     /// Make a key that signs node maps, in the files of minisign
     Keygen {
         /// The secret key, to be made; the public one goes into FILE.pub

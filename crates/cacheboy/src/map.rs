@@ -24,6 +24,7 @@ use crate::report::files::{self, Count};
 use crate::{explain, geo, report, roles};
 
 mod beside;
+mod confirm;
 mod history;
 mod keygen;
 mod plan;
@@ -33,6 +34,10 @@ pub(crate) fn run(args: &MapArgs) -> Result<ExitCode> {
     match &args.command {
         MapCommand::Diff(args) => diff(args),
         MapCommand::Plan(args) => plan::run(args),
+        MapCommand::Confirm { id, config } => {
+            let (config, id) = (config.clone(), id.clone());
+            crate::on_runtime(async move { confirm::run(&config, id).await })
+        }
         MapCommand::Keygen { file } => keygen::run(file),
         MapCommand::Show { generation, config } => history::show(config, *generation),
         MapCommand::Rollback { generation, config } => {

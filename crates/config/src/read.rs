@@ -41,7 +41,10 @@ pub(crate) fn host_config(document: &Document<'_>) -> Option<HostConfig> {
     let health = section("health", &schema::HEALTH).and_then(|t| health::read(&t));
     let master = section("master", &schema::MASTER).and_then(|t| read_master(&t));
     let bgp = section("bgp", &schema::BGP).and_then(|t| bgp::read(&t));
-    let roles = Roles { edge, dns, health, master, bgp };
+    let mut roles = Roles { edge, dns, health, master, bgp };
+    if let (Some(health), Some(location)) = (&mut roles.health, &location) {
+        health.location.clone_from(location);
+    }
     check::listeners(document, &roles.listeners(admin.as_ref()));
     check::tls(document, &roles.http_listeners(), root.get("tls").is_some());
     check::fetched(document, fetches_certificates, roles.edge.is_some());

@@ -43,6 +43,8 @@ pub(crate) mod limits {
     pub(crate) const LOGS: usize = 4;
     /// How long routes stay without a session, seconds.
     pub(crate) const ROUTES_HOLD_S: RangeInclusive<u32> = 0..=86_400;
+    /// How many percent of clients an edit of the maps may move.
+    pub(crate) const MAPS_MOVE_PERCENT: RangeInclusive<u32> = 1..=100;
     /// How many percent of clients a changed database may move.
     pub(crate) const DATABASES_MOVE_PERCENT: RangeInclusive<u32> = 1..=100;
     /// How many percent of clients a change of routes moves at once.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use config::{HostConfig, schema};
 use edge::params::{Addresses, Format};
 use health_proto::probe::{Expect, HttpQuestion, Method, Place, Question, RecordKind, Scheme};
-use health_proto::setup::{Check, Compare, MasterCheck, Other, Setup, Timing};
+use health_proto::setup::{Check, Compare, GuardSetup, MasterCheck, Other, Setup, Timing};
 use model::{ByteCount, Rate};
 use nodemap::Finding;
 use rt::admin::AdminListen;
@@ -195,6 +195,7 @@ keys = ["ns2.tsig", "/k/ns3.tsig"]
 [health]
 listen = ["127.0.0.1:8053"]
 maps = "../maps"
+maps_move_percent = 60
 key = "/etc/map.key"
 webhook = "http://127.0.0.1:9000/hook"
 [health.probe]
@@ -320,6 +321,7 @@ fn setup() -> Setup {
     };
     let query = Question::Dns { name: host("p.cdn.example"), kind: RecordKind::Aaaa };
     Setup {
+        guards: GuardSetup { moved_percent: 60, ..GuardSetup::default() },
         budget_per_s: 50,
         checks: [(name("p"), vec![check])].into(),
         masters: [(name("p"), vec![of_masters])].into(),
@@ -433,6 +435,8 @@ fn every_key_arrives_where_it_belongs() {
     let health = config.health.unwrap();
     assert_eq!(health.listen, ["127.0.0.1:8053".parse().unwrap()]);
     assert_eq!(health.maps, Path::new("etc/../maps"));
+    assert_eq!(health.setup.guards.moved_percent, 60);
+    assert_eq!(health.location.asn.as_deref(), Some(Path::new("/geo/a.mmdb")));
     assert_eq!(health.key.as_deref(), Some(Path::new("/etc/map.key")));
     assert_eq!(health.probe.timing.interval_ms, 100);
     assert_eq!(health.probe.timing.timeout_ms, 100);

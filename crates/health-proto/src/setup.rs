@@ -320,6 +320,6 @@ pub struct GuardSetup {
 
 impl Default for GuardSetup {
     fn default() -> Self {
-        Self { rewrite_ms: 1_000, gain_percent: 25, moved_percent: 20, panic_percent: 50 }
+        Self { rewrite_ms: 1_000, gain_percent: 25, moved_percent: 50, panic_percent: 50 }
     }
 }

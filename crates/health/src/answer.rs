@@ -196,6 +196,22 @@ pub(crate) async fn roll_back(desk: Arc<Desk>, body: Bytes) -> (StatusCode, Valu
     }
 }
 
+/// `/maps/confirm` of the admin listener: `{ "id": ID }`, as `/status` shows it.
+pub(crate) fn confirm(desk: &Desk, body: &[u8]) -> (StatusCode, Value) {
+    #[derive(serde::Deserialize)]
+    struct Order {
+        id: String,
+    }
+    let refuse = |code, words: String| (code, json!({ "format": 1, "error": words }));
+    let Ok(Order { id }) = serde_json::from_slice(body) else {
+        return refuse(StatusCode::BAD_REQUEST, "send { \"id\": ID }".into());
+    };
+    match desk.confirm(&id) {
+        Ok(changes) => (StatusCode::OK, json!({ "format": 1, "changes": changes })),
+        Err(error) => refuse(StatusCode::CONFLICT, error.to_string()),
+    }
+}
+
 fn parsed<T: std::str::FromStr>(headers: &HeaderMap, name: &header::HeaderName) -> Option<T> {
     headers.get(name)?.to_str().ok()?.trim().parse().ok()
 }

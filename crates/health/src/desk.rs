@@ -3,11 +3,14 @@
 //!
 //! The lock is held for the time of one step of the machine, never while waiting.
 
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use health_proto::{Checker, Overview};
+use health_proto::guard::TooFar;
+use health_proto::{Alarm, Checker, Overview};
 use model::{Family, Name, State};
 use nodemap::signature::{SecretKey, SignatureFile};
 use nodemap::{Acme, AdminMap, Finding, NodeMap};
@@ -61,7 +64,44 @@ struct MapsView {
     rolled_back_to: Option<u64>,
     /// What is wrong in the folder now. The maps in use are the last that had no findings.
     findings: Vec<String>,
+    /// An edit that moves so many that somebody has to confirm it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<HeldView>,
 }
+
+/// An edit that waits, for people.
+#[derive(Clone, Debug, Serialize)]
+struct HeldView {
+    /// What confirms it, and nothing else.
+    id: String,
+    /// What it would move of the clients of the project that it moves most of, percent.
+    percent: u32,
+    /// What may move without a word.
+    percent_max: u32,
+    /// What it changes, the first of it.
+    changes: Vec<String>,
+}
+
+/// An edit that waits.
+#[derive(Debug)]
+struct Held {
+    id: String,
+    map: AdminMap,
+}
+
+impl Held {
+    fn new(map: AdminMap) -> Self {
+        let mut hasher = DefaultHasher::new();
+        // It prints all that is in it.
+        format!("{map:?}").hash(&mut hasher);
+        Self { id: format!("{:016x}", hasher.finish()), map }
+    }
+}
+
+/// Nothing, or something else, waits under this name.
+#[derive(Debug, thiserror::Error)]
+#[error("no edit {0} waits: `cacheboy map confirm` without it shows what does")]
+pub(crate) struct NotHeld(String);
 
 /// `/status` of this role.
 #[derive(Serialize)]
@@ -82,6 +122,7 @@ pub(crate) struct Aside {
     /// What the folder said last without findings.
     folder: AdminMap,
     rollback: Option<Rollback>,
+    held: Option<Held>,
 }
 
 impl Aside {
@@ -90,9 +131,9 @@ impl Aside {
         match rollback.filter(|rollback| rollback.aside == map || rollback.map == map) {
             Some(rollback) => {
                 let (map, folder) = (rollback.map.clone(), rollback.aside.clone());
-                (map, Self { folder, rollback: Some(rollback) })
+                (map, Self { folder, rollback: Some(rollback), held: None })
             }
-            None => (map.clone(), Self { folder: map, rollback: None }),
+            None => (map.clone(), Self { folder: map, rollback: None, held: None }),
         }
     }
 }
@@ -129,6 +170,7 @@ impl Desk {
             loaded_ms: None,
             rolled_back_to: aside.rollback.as_ref().map(|rollback| rollback.generation),
             findings: Vec::new(),
+            held: None,
         };
         let desk = Self {
             publisher: context.name.clone(),
@@ -155,6 +197,16 @@ impl Desk {
         self.checker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The map that an edit is judged beside: the published one, or, of a checker that stands by, as if
+    /// all of its nodes were up.
+    pub(crate) fn beside(&self) -> NodeMap {
+        let document = self.published.borrow().document.clone();
+        NodeMap::parse(&document).unwrap_or_else(|_| {
+            let map = self.checker().map().clone();
+            NodeMap::new(0, self.publisher.to_string(), map, BTreeMap::new())
+        })
+    }
+
     /// What is published, now and when it changes.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Published> {
         self.published.subscribe()
@@ -168,21 +220,74 @@ impl Desk {
         self.count_states();
     }
 
-    /// Takes what the maps folder has after an edit.
-    pub(crate) fn take_maps(&self, found: Found) {
+    /// Takes what the maps folder has after an edit; `verdict` says whether that may be used at once.
+    pub(crate) fn take_maps(&self, found: Found, verdict: Result<(), TooFar>) {
         match found {
             Ok(map) => {
                 self.note_maps(&[]);
                 if !self.is_edit(&map) {
                     return;
                 }
-                let changes = nodemap::admin::diff(self.checker().map(), &map);
-                tracing::info!(changes = changes.len(), "maps read: {}", in_words(&changes));
-                self.checker().handle_map(clock::now(), map);
-                self.told.notify_one();
+                match verdict {
+                    Ok(()) => self.use_maps(map),
+                    Err(far) => self.hold(map, far),
+                }
             }
             Err(findings) => self.note_maps(&findings),
         }
+    }
+
+    /// The maps in use are these from here on.
+    fn use_maps(&self, map: AdminMap) {
+        let changes = nodemap::admin::diff(self.checker().map(), &map);
+        tracing::info!(changes = changes.len(), "maps read: {}", in_words(&changes));
+        self.drop_held();
+        self.checker().handle_map(clock::now(), map);
+        self.told.notify_one();
+    }
+
+    /// An edit waits until somebody confirms it, or it is edited again.
+    pub(crate) fn hold(&self, map: AdminMap, far: TooFar) {
+        let changes = nodemap::admin::diff(self.checker().map(), &map);
+        let TooFar { percent, percent_max } = far;
+        let held = Held::new(map);
+        tracing::error!(
+            id = held.id,
+            percent,
+            percent_max,
+            "an edit of the maps moves too many at once, those before stay until it is confirmed \
+             (cacheboy map confirm): {}",
+            in_words(&changes)
+        );
+        let shown = changes.into_iter().take(CHANGES_SHOWN).collect();
+        let view = HeldView { id: held.id.clone(), percent, percent_max, changes: shown };
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).held = Some(held);
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner).held = Some(view);
+        self.metrics.gauge(&metric::MAPS_HELD, &[]).set(percent.into());
+        self.checker().raise(clock::now(), Alarm::MoveRefused { percent, percent_max });
+        self.told.notify_one();
+    }
+
+    /// Nothing waits any more.
+    fn drop_held(&self) {
+        self.aside.lock().unwrap_or_else(PoisonError::into_inner).held = None;
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner).held = None;
+        self.metrics.gauge(&metric::MAPS_HELD, &[]).set(0);
+        let refused = Alarm::MoveRefused { percent: 0, percent_max: 0 };
+        self.checker().lower(clock::now(), refused.word(), &refused.about());
+    }
+
+    /// Uses the edit that waits under this name.
+    pub(crate) fn confirm(&self, id: &str) -> Result<usize, NotHeld> {
+        let taken = {
+            let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+            aside.held.take_if(|held| held.id == id)
+        };
+        let Some(Held { map, .. }) = taken else { return Err(NotHeld(id.to_owned())) };
+        let changes = nodemap::admin::diff(self.checker().map(), &map).len();
+        tracing::warn!(id, changes, "an edit that moves many was confirmed");
+        self.use_maps(map);
+        Ok(changes)
     }
 
     /// Notes what the folder says. Tells whether that is to be used: not while somebody has gone back
@@ -210,6 +315,8 @@ impl Desk {
         tracing::warn!(generation, changes = changes.len(), "rolled back: {}", in_words(&changes));
         self.checker().handle_map(clock::now(), rollback.map.clone());
         aside.rollback = Some(rollback);
+        drop(aside);
+        self.drop_held();
         self.maps.lock().unwrap_or_else(PoisonError::into_inner).rolled_back_to = Some(generation);
         self.told.notify_one();
         Ok(changes.len())

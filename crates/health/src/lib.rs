@@ -3,7 +3,7 @@
 //! # A tour in flow order
 //! 1. [`Health::bind`] reads the maps and the last node map, publishes a first one and opens the
 //!    listeners; [`Health::serve`] runs.
-//! 2. `maps`: notices edits of the maps folder.
+//! 2. `maps`: notices edits of the maps folder; `judge`: what one would move.
 //! 3. `probe`: one question to one address, and what it means: over HTTP (`probe/http1.rs`), TLS
 //!    (`probe/tls.rs`) or DNS (`probe/dns.rs`).
 //! 4. `peers`: what the other checkers have seen.
@@ -29,18 +29,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::future;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use health_proto::guard::TooFar;
 use health_proto::setup::Page;
 use health_proto::{Checker, ParamsError, Setup};
 use http::Uri;
 use nodemap::signature::{self, ReadError, SecretKey};
 use nodemap::{AdminMap, Finding, NodeMap};
 use rt::listen::ListenError;
+use rt::steering::LocationParams;
 use rt::{Context, Phase, Shutdown, clock, file, follow, listen};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -53,6 +56,7 @@ mod desk;
 mod drive;
 mod events;
 pub mod history;
+mod judge;
 mod keep;
 mod maps;
 mod peers;
@@ -68,6 +72,7 @@ use aside::aside;
 use desk::{Aside, Desk, Published};
 use events::EventLog;
 use history::Rollback;
+use judge::Judge;
 use keep::Keeper;
 use maps::{Folder, Found};
 pub use peers::Peer;
@@ -94,6 +99,8 @@ pub struct Params {
     pub key: Option<PathBuf>,
     /// How nodes are probed.
     pub probe: ProbeParams,
+    /// The databases that edits of the maps are judged by.
+    pub location: LocationParams,
     /// Whom to ask besides their pages, and what follows; its `params` and `page` are those of `probe`.
     pub setup: Setup,
     /// The other checkers. With any, the first by name that is there publishes.
@@ -183,6 +190,7 @@ pub struct Health {
     addresses: Vec<SocketAddr>,
     /// What edits of the maps folder bring.
     edits: mpsc::Receiver<Found>,
+    judge: Judge,
     prober: Arc<Prober>,
     desk: Arc<Desk>,
     keeper: Keeper,
@@ -227,6 +235,8 @@ impl Health {
         let key = key.transpose()?.map(Arc::new);
         let (map, findings) = initial_map(found, last.as_ref())?;
         let (map, aside) = Aside::at_start(map, rollback);
+        let judge = Judge { location: params.location, setup: setup.guards };
+        let (map, held) = judged_at_start(&judge, map, last.as_ref()).await?;
         let mut listeners = Vec::new();
         for address in params.listen {
             listeners.push(listen::tcp(&context.sockets, address)?);
@@ -246,6 +256,9 @@ impl Health {
             aside,
             &context,
         ));
+        if let Some((map, far)) = held {
+            desk.hold(map, far);
+        }
         let orderer = Orderer::of(params.acme, &desk, &context).await?;
         let webhook = params.webhook.map(|url| Webhook::start(url, &context));
         let keeper = Keeper::start(published_path(&context.state_dir), &desk, &context);
@@ -253,10 +266,15 @@ impl Health {
         context.status.set("health", move || status.show());
         let asked = desk.clone();
         context.status.on_post("/rollback", move |body| answer::roll_back(asked.clone(), body));
+        let asked = desk.clone();
+        context
+            .status
+            .on_post("/maps/confirm", move |body| future::ready(answer::confirm(&asked, &body)));
         Ok(Self {
             listeners,
             addresses: addresses.map_err(Error::Address)?,
             edits: maps::watch(move || folder.look()).map_err(Error::Thread)?,
+            judge,
             prober: Arc::new(prober),
             desk,
             keeper,
@@ -291,7 +309,7 @@ impl Health {
         if let Some(orderer) = self.orderer {
             tasks.spawn(orderer.run());
         }
-        tasks.spawn(take_edits(self.edits, self.desk.clone(), shutdown.clone()));
+        tasks.spawn(take_edits(self.edits, self.judge, self.desk.clone(), shutdown.clone()));
         let Self { desk, prober, keeper, first, key, events, context, .. } = self;
         let driver = drive::Driver::new(desk, prober, keeper, first, key, events, &context);
         driver.run(&shutdown).await;
@@ -300,7 +318,12 @@ impl Health {
 }
 
 /// Takes over what edits of the maps bring, until nothing is published any more.
-async fn take_edits(mut edits: mpsc::Receiver<Found>, desk: Arc<Desk>, shutdown: Shutdown) {
+async fn take_edits(
+    mut edits: mpsc::Receiver<Found>,
+    judge: Judge,
+    desk: Arc<Desk>,
+    shutdown: Shutdown,
+) {
     loop {
         let found = tokio::select! {
             found = edits.recv() => found,
@@ -310,7 +333,33 @@ async fn take_edits(mut edits: mpsc::Receiver<Found>, desk: Arc<Desk>, shutdown:
             tracing::error!("edits of the maps are not noticed any more, by a defect: restart");
             return;
         };
-        desk.take_maps(found);
+        let verdict = match &found {
+            Ok(map) => {
+                let (judge, desk, map) = (judge.clone(), desk.clone(), map.clone());
+                let work = aside(move || judge.judge(&desk.beside(), &map)).await;
+                work.unwrap_or_else(|error| {
+                    tracing::error!(%error, "an edit is taken over without being judged");
+                    Ok(())
+                })
+            }
+            Err(_) => Ok(()),
+        };
+        desk.take_maps(found, verdict);
+    }
+}
+
+/// The maps to start with, where those that were published last are `last`; and an edit made meanwhile that
+/// has to be confirmed.
+async fn judged_at_start(
+    judge: &Judge,
+    map: AdminMap,
+    last: Option<&NodeMap>,
+) -> Result<(AdminMap, Option<(AdminMap, TooFar)>), Error> {
+    let Some(last) = last else { return Ok((map, None)) };
+    let (judge, before, edited) = (judge.clone(), last.clone(), map.clone());
+    match aside(move || judge.judge(&before, &edited)).await.map_err(Error::Thread)? {
+        Ok(()) => Ok((map, None)),
+        Err(far) => Ok((last.map.clone(), Some((map, far)))),
     }
 }
 

@@ -11,6 +11,7 @@ use health_proto::probe::{
 use health_proto::setup::{Check, Compare, MasterCheck, Other, Timing};
 use model::Name;
 use nodemap::toml_read::{Table, Value};
+use rt::steering::LocationParams;
 
 use super::{one_of, read_listen};
 use crate::schema::{self, limits};
@@ -31,7 +32,8 @@ pub(super) fn read(table: &Table<'_>) -> Option<Params> {
     }
     let of_acme = table.get("acme").and_then(|v| v.table(&schema::HEALTH_ACME));
     let acme = of_acme.and_then(|table| read_acme(&table));
-    Some(Params { listen, maps: maps?, key, probe, setup, peers, webhook, acme })
+    let location = LocationParams::default();
+    Some(Params { listen, maps: maps?, key, probe, location, setup, peers, webhook, acme })
 }
 
 fn read_probe(table: &Table<'_>) -> ProbeParams {
@@ -96,6 +98,8 @@ fn read_setup(table: &Table<'_>, of_probe: Option<&Table<'_>>) -> Setup {
     let mut setup = Setup::default();
     let budget = of_probe.and_then(|t| t.get("budget_per_s")?.u32_in(limits::PROBES_PER_SECOND));
     setup.budget_per_s = budget.unwrap_or(setup.budget_per_s);
+    let moved = table.get("maps_move_percent").and_then(|v| v.u32_in(limits::MAPS_MOVE_PERCENT));
+    setup.guards.moved_percent = moved.unwrap_or(setup.guards.moved_percent);
     for (project, check) in tables(table, "canary", read_canary) {
         setup.checks.entry(project).or_default().push(check);
     }

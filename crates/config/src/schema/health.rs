@@ -18,6 +18,12 @@ pub(crate) const HEALTH: Section = Section {
             "the admin maps (see maps.md); edits are taken over as they are made",
         ),
         key(
+            "maps_move_percent",
+            "percent, 1 to 100",
+            "50",
+            "how many of a project's clients an edit may move to other nodes; one that moves more waits for `cacheboy map confirm`",
+        ),
+        key(
             "key",
             "file",
             "none: node maps are not signed",

@@ -18,6 +18,7 @@ use model::{Family, NodeState, State};
 use nodemap::NodeMap;
 use rt::Context;
 use rt::client::{self, Get, Reply};
+use rt::steering::LocationParams;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -83,6 +84,7 @@ impl Home {
             peers: Vec::new(),
             webhook: None,
             acme: None,
+            location: LocationParams::default(),
             setup: health_proto::Setup::default(),
             probe: ProbeParams {
                 timing,

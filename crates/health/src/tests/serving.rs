@@ -86,6 +86,79 @@ async fn an_edit_is_published_and_a_faulty_one_is_shown_and_changes_nothing() {
     running.stop().await;
 }
 
+/// S3: an edit that moves too many waits for a person's word, over a restart too, and that word is for
+/// nothing else.
+#[tokio::test]
+async fn an_edit_that_moves_many_waits_for_a_word() {
+    let node = Node::new(Mood::well()).await;
+    let home = Home::new(&maps_of(TWO)).with("192.0.2.1", &node).with("192.0.2.2", &node);
+    let weights = |a: u32, b: u32| {
+        let text = maps_of(TWO);
+        assert!(text.contains("a = 1, b = 1"));
+        text.replace("a = 1, b = 1", &format!("a = {a}, b = {b}"))
+    };
+    let held =
+        |status: &serde_json::Value| status["maps"]["held"]["id"].as_str().map(str::to_owned);
+    let weight = |map: &NodeMap, node: &str| {
+        map.map
+            .pools
+            .values()
+            .next()
+            .unwrap()
+            .iter()
+            .find(|(name, _)| name.as_str() == node)
+            .map_or(0, |(_, weight)| *weight)
+    };
+    let running = home.start().await;
+    running.node_is("a", State::Up).await;
+    running.node_is("b", State::Up).await;
+    let confirm = async |running: &super::Running, id: &str| {
+        let body = format!("{{\"id\": \"{id}\"}}");
+        running.context.status.act("/maps/confirm", body.into()).await.unwrap().0
+    };
+
+    // From a half to nine tenths: 40 % move, which is allowed.
+    home.write(&weights(9, 1));
+    running.map_where("most to a", |map| weight(map, "a") == 9).await;
+    // From nine tenths to one: 80 %, which is not.
+    home.write(&weights(1, 9));
+    running.status_where("held", |status| held(status).is_some()).await;
+    let status = running.status().await;
+    assert_eq!(status["maps"]["held"]["percent"], 80);
+    assert_eq!(status["alarms"][0]["alarm"], "move-refused", "{status}");
+    assert_eq!(running.context.metrics.gauge(&metric::MAPS_HELD, &[]).get(), 80);
+    assert_eq!(weight(&running.map().await, "a"), 9);
+    let first = held(&status).unwrap();
+
+    // Another edit is another one: it is not confirmed by the word for the first.
+    home.write(&weights(1, 19));
+    running.status_where("another", |s| held(s).is_some_and(|id| id != first)).await;
+    assert_eq!(confirm(&running, &first).await, StatusCode::CONFLICT);
+    // The old maps again: nothing waits.
+    home.write(&weights(9, 1));
+    running.status_where("nothing waits", |status| held(status).is_none()).await;
+    assert!(running.status().await["alarms"].as_array().is_none_or(Vec::is_empty));
+
+    // A drain moves all that there is and is an order of a person, with or without it being undone.
+    let drained = weights(9, 1).replacen("site = \"here\"", "site = \"here\"\ndrain = \"disk\"", 1);
+    home.write(&drained);
+    running.node_is("a", State::Drained).await;
+    home.write(&weights(9, 1));
+    running.node_is("a", State::Up).await;
+
+    // It waits over a restart, also where the edit is made while nobody looks.
+    running.stop().await;
+    home.write(&weights(1, 9));
+    let running = home.start().await;
+    assert_eq!(held(&running.status().await), Some(first.clone()));
+    assert_eq!(weight(&running.map().await, "a"), 9);
+    assert_eq!(confirm(&running, &first).await, StatusCode::OK);
+    running.map_where("most to b", |map| weight(map, "b") == 9).await;
+    assert!(held(&running.status().await).is_none());
+    assert_eq!(confirm(&running, &first).await, StatusCode::CONFLICT);
+    running.stop().await;
+}
+
 #[tokio::test]
 async fn a_maps_file_emptied_for_a_while_takes_nothing_off_the_air() {
     let node = Node::new(Mood::well()).await;

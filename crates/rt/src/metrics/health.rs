@@ -11,6 +11,8 @@ super::metrics! {
         "1 while every address fails at once and states are held, because this checker may be the one cut off.";
     MAPS_FINDINGS: Gauge "cacheboy_health_maps_findings" []
         "Findings in the maps folder; above 0 the folder is refused and the older maps stay in use.";
+    MAPS_HELD: Gauge "cacheboy_health_maps_held_percent" []
+        "Percent of clients, rounded up, that an edit of the maps would move which waits to be confirmed; 0: none waits.";
     MAPS_LOADED: Gauge "cacheboy_health_maps_loaded_timestamp_seconds" []
         "Unix time when the maps in use were read; 0 while those of the last run are used.";
     PUBLISHED: Counter "cacheboy_health_node_maps_published_total" []
