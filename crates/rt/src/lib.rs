@@ -8,11 +8,12 @@
 //! (logs of lines), [`metrics`] (one table of all
 //! metrics), [`admin`] (`/metrics`, `/status`), [`client`]
 //! (one bounded HTTP request), [`follow`] (the node map: last good file, then a long poll), [`routes`]
-//! (the routing table, likewise) and [`steering`] (node map, location databases and routes -> where clients
+//! (the routing table, likewise), `background` (work that gives way to all else) and [`steering`] (node map, location databases and routes -> where clients
 //! belong).
 
 pub mod admin;
 pub mod alive;
+mod background;
 pub mod client;
 pub mod clock;
 pub mod context;

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::{JoinError, spawn_blocking};
 
+use crate::background::giving_way;
 use crate::client::{self, Get, GetError};
 use crate::metrics::host;
 use crate::{Context, Metrics, Phase, clock, file};
@@ -269,9 +270,11 @@ impl Follower {
     async fn take(&mut self, document: Bytes) -> Result<(), PollError> {
         let mut followed = self.followed.clone();
         let work = spawn_blocking(move || {
-            let feed = Feed::read(&document).map_err(PollError::Invalid)?;
-            followed.apply(feed).map_err(PollError::Gap)?;
-            Ok(followed)
+            giving_way(|| {
+                let feed = Feed::read(&document).map_err(PollError::Invalid)?;
+                followed.apply(feed).map_err(PollError::Gap)?;
+                Ok(followed)
+            })
         });
         match work.await.map_err(PollError::Defect)? {
             Ok(followed) => self.followed = followed,
@@ -401,7 +404,7 @@ impl Keeper {
             let up = |view: &Name| followed.views().get(view).is_some_and(|of| of.up);
             let views =
                 tables.iter().map(|(view, table)| (view.clone(), up(view), Arc::clone(table)));
-            let document = Followed::kept(views).document();
+            let document = giving_way(|| Followed::kept(views).document());
             let may_write = may_write.lock().unwrap_or_else(PoisonError::into_inner);
             if *may_write && let Err(error) = file::write_atomic(&path, &document) {
                 tracing::warn!(path = %path.display(), %error,

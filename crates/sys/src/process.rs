@@ -16,6 +16,14 @@ pub fn end_with_parent() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Has the calling thread, and those that it starts, give way to all others that want a processor: they get
+/// some ten times as much of it (nice 10).
+pub fn give_way() {
+    // SAFETY: setpriority takes integers and touches no memory of ours; 0 is the calling thread. A thread
+    // may always lower its own priority; where it cannot, it goes on as before.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
+}
+
 /// Sends SIGTERM to the child `pid`, which the caller started and has not reaped yet.
 ///
 /// # Errors

@@ -21,6 +21,7 @@ use tokio::time::MissedTickBehavior;
 use super::routed::{self, Routed, due, tables_of};
 use super::shared::{Publisher, Source};
 use super::{DATABASES_MOVE_PERCENT, LocationParams, SteeringError, View};
+use crate::background::giving_way;
 use crate::follow::Following;
 use crate::routes::{FollowingRoutes, MOVE_PERCENT, Tables};
 use crate::{Phase, Shutdown, clock};
@@ -179,7 +180,7 @@ impl Updater {
             // A new database under the routes that are in use.
             let tables = self.routes.as_ref().map(|_| tables_of(self.loaded.locator.routes()));
             self.making = Some(spawn_blocking(move || {
-                let loaded = load(&paths, tables, map.as_deref(), before.as_deref());
+                let loaded = giving_way(|| load(&paths, tables, map.as_deref(), before.as_deref()));
                 Made { source: Source::Location, loaded: loaded.map(|loaded| (loaded, [0.0; 2])) }
             }));
         }
@@ -192,7 +193,10 @@ impl Updater {
         let (locator, table) = (Arc::clone(&self.loaded.locator), self.loaded.table.clone());
         let map = self.following.borrow().clone();
         self.making = Some(spawn_blocking(move || {
-            let loaded = routed::step(&locator, table.as_deref(), &tables, map.as_deref(), limit);
+            let loaded = giving_way(|| {
+                let _at_once = sys::memory::AtOnce::begin();
+                routed::step(&locator, table.as_deref(), &tables, map.as_deref(), limit)
+            });
             Made { source: Source::Routes, loaded }
         }));
     }
