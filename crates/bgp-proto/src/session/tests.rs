@@ -210,3 +210,17 @@ fn random_operations_keep_what_must_hold() {
         });
     }
 }
+
+/// The committed corpus of the fuzz target, whose bytes decide as chance does above.
+#[test]
+fn what_was_found_by_fuzzing_keeps_what_must_hold() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/corpus/bgp_session");
+    let mut played = 0;
+    for file in fs::read_dir(folder).unwrap() {
+        let bytes = fs::read(file.unwrap().path()).unwrap();
+        let mut bytes = bytes.iter();
+        operations(|n| bytes.next().map(|byte| u64::from(*byte) % n));
+        played += 1;
+    }
+    assert!(played >= 40, "only {played} inputs found");
+}
