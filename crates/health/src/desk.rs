@@ -233,7 +233,11 @@ impl Desk {
                     Err(far) => self.hold(map, far),
                 }
             }
-            Err(findings) => self.note_maps(&findings),
+            Err(findings) => {
+                // What waited is not what the folder says any more.
+                self.drop_held();
+                self.note_maps(&findings);
+            }
         }
     }
 

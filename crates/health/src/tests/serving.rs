@@ -134,6 +134,11 @@ async fn an_edit_that_moves_many_waits_for_a_word() {
     home.write(&weights(1, 19));
     running.status_where("another", |s| held(s).is_some_and(|id| id != first)).await;
     assert_eq!(confirm(&running, &first).await, StatusCode::CONFLICT);
+    // What cannot be read is not what waited.
+    home.write("");
+    running.status_where("nothing waits", |status| held(status).is_none()).await;
+    home.write(&weights(1, 9));
+    running.status_where("held", |status| held(status).is_some_and(|id| id == first)).await;
     // The old maps again: nothing waits.
     home.write(&weights(9, 1));
     running.status_where("nothing waits", |status| held(status).is_none()).await;
