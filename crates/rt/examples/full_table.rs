@@ -80,6 +80,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let addresses: Vec<IpAddr> =
         (0..LOOKUPS).map(|_| Ipv4Addr::from_bits(dice.below(u64::MAX) as u32).into()).collect();
     per_lookup("class of an IPv4 address", &addresses, |at| u64::from(two.lookup(at).scope));
+    // Global unicast: 2000::/3.
+    let v6: Vec<IpAddr> = (0..LOOKUPS)
+        .map(|_| {
+            let high = dice.below(1 << 61) | 1 << 61;
+            Ipv6Addr::from_bits(u128::from(high) << 64 | u128::from(dice.below(u64::MAX))).into()
+        })
+        .collect();
+    per_lookup("class of an IPv6 address", &v6, |at| u64::from(two.lookup(at).scope));
     per_lookup("location of an IPv4 address", &addresses, |at| {
         u64::from(after.locate(at).asn.map_or(0, Asn::get))
     });
