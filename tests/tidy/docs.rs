@@ -23,7 +23,8 @@ const MANUAL: [&str; 8] = [
 
 /// The pages for people.
 fn pages() -> Vec<String> {
-    let mut pages: Vec<String> = ["README.md", "CHANGELOG.md", "NOTICE"].map(str::to_owned).into();
+    let mut pages: Vec<String> =
+        ["README.md", "SECURITY.md", "CHANGELOG.md", "NOTICE"].map(str::to_owned).into();
     for folder in ["docs", "maps", "tests", "deploy", "crates"] {
         pages.extend(files_below(folder, "md"));
     }
