@@ -108,8 +108,11 @@ impl Running {
         let udp_threads = Some(2);
         let params = Params { udp_threads, zone_files: Some(zones), ..Params::new(listen) };
         let params = change(params);
-        let location =
-            LocationParams { country: Some(database.clone()), ..LocationParams::default() };
+        let location = LocationParams {
+            country: Some(database.clone()),
+            move_percent: Some(100),
+            ..<_>::default()
+        };
         let watched = steering::start(location, following, &context).await.unwrap();
         let dns = Dns::bind(params, watched, context.clone()).await.unwrap();
         let address = dns.addresses()[0];

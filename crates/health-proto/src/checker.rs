@@ -190,8 +190,7 @@ impl Checker {
         self.isolated.is_some()
     }
 
-    /// Who publishes, by the static order of the checkers. Where something else elects the publisher
-    /// (etcd), give each checker a list of itself alone.
+    /// Who publishes, by the static order of the checkers.
     pub fn role(&self) -> &Role {
         &self.role
     }
