@@ -49,7 +49,7 @@ pub(crate) struct Answerer {
     epoch: u64,
     /// Of who reads the table: one at a time, in the order they came, so that however many ask, the
     /// sessions wait for one of them at most.
-    turn: Semaphore,
+    turn: Arc<Semaphore>,
     /// The document that was given last, for all others who ask for the same; held while the next one
     /// is made.
     last: tokio::sync::Mutex<Option<Given>>,
@@ -128,7 +128,7 @@ impl Answerer {
             metrics: context.metrics.clone(),
             shutdown: context.shutdown.clone(),
             epoch: clock::now().wall_ms.max(1),
-            turn: Semaphore::new(1),
+            turn: Arc::new(Semaphore::new(1)),
             last: tokio::sync::Mutex::new(None),
             places: Arc::new(Semaphore::new(LARGE_MAX)),
         }
@@ -139,9 +139,14 @@ impl Answerer {
         &self,
         read: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
-        // Nobody closes the semaphore.
-        let _turn = self.turn.acquire().await.ok()?;
-        tokio::task::spawn_blocking(read).await.ok()
+        // Nobody closes the semaphore. The turn lasts as long as the work, also when nobody waits for it any
+        // more.
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok()?;
+        let work = move || {
+            let _turn = turn;
+            read()
+        };
+        tokio::task::spawn_blocking(work).await.ok()
     }
 
     /// The answer to a follower.
