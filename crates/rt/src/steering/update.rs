@@ -7,6 +7,7 @@
 //! while node maps go on being applied.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -303,15 +304,16 @@ async fn finished(making: &mut Option<JoinHandle<Made>>) -> Result<Made, Steerin
     Ok(result?)
 }
 
-/// What tells a changed file from an unchanged one.
+/// What tells a changed file from an unchanged one: time, length and inode. The clock of a file system may
+/// stand still for milliseconds; a file that is put in place of another is never the same inode.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamps([Option<(SystemTime, u64)>; 2]);
+struct Stamps([Option<(SystemTime, u64, u64)>; 2]);
 
 impl Stamps {
     fn of(location: &LocationParams) -> Self {
         let stamp = |path: &Path| {
             let metadata = fs::metadata(path).ok()?;
-            Some((metadata.modified().ok()?, metadata.len()))
+            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
         };
         Self([&location.country, &location.asn].map(|path| stamp(path.as_deref()?)))
     }
