@@ -192,7 +192,8 @@ fn play(
     let router = start();
     // It is asked for all while it tells all, and when it has told all.
     let ask_again = || {
-        until("the router is asked for its routes again", || {
+        // Some read a long config for a while before they connect.
+        until_within(180, "the router is asked for its routes again", || {
             stage.admin("/bgp/refresh", Some("{\"peer\": \"router\"}")).contains("\"asked\"")
         });
     };
